@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path/posix";
+import { test } from "node:test";
+
+/** The floor plan. A room may import itself and the rooms named here: read it top-down. */
+const ROOMS: Record<string, readonly string[]> = {
+  base: [],
+  sys: ["base"],
+  volume: ["base"],
+  s3: ["base"],
+  kube: ["base"],
+  csi: ["base"],
+  fuse: ["base", "sys"],
+  engine: ["base", "s3"],
+  handover: ["base", "sys", "volume"],
+  controller: ["base", "csi", "s3", "volume"],
+  reconciler: ["base", "kube", "volume"],
+  node: ["base", "csi", "handover", "kube", "sys", "volume"],
+  mounter: ["base", "handover", "sys", "volume"],
+  mount: ["base", "engine", "fuse", "s3", "sys", "volume"],
+};
+const FILE_LINES_MAX = 320;
+const LINE_COLUMNS_MAX = 100;
+const GENERATED = "src/csi/gen/";
+
+const root = join(import.meta.dirname, "..");
+const sources = globSync("{src,test,tools}/**/*.ts", { cwd: root }).filter(
+  (path) => !path.startsWith(GENERATED),
+);
+
+for (const path of sources) {
+  test(`tidy: ${path}`, () => {
+    const text = readFileSync(join(root, path), "utf8");
+    checkSize(path, text.split("\n"));
+    if (path.startsWith("src/")) checkImports(path, text);
+  });
+}
+
+test("tidy: every room of the floor plan is described in docs/architecture.md", () => {
+  const page = readFileSync(join(root, "docs/architecture.md"), "utf8");
+  const rooms = globSync("src/*/", { cwd: root }).map((path) => path.split("/")[1] ?? "");
+  for (const room of rooms) {
+    assert(ROOMS[room] !== undefined, `src/${room} is not in the floor plan`);
+    assert(page.includes(`| \`${room}/\` |`), `docs/architecture.md has no row for ${room}/`);
+  }
+});
+
+function checkSize(path: string, lines: readonly string[]): void {
+  assert(lines.length <= FILE_LINES_MAX, `${lines.length} lines: find the second idea and move it`);
+  if (path.endsWith(".test.ts")) return; // tables may be wide
+  for (const [index, line] of lines.entries()) {
+    assert(line.length <= LINE_COLUMNS_MAX, `line ${index + 1} is ${line.length} columns wide`);
+  }
+}
+
+/** main.ts, the composition root, may import every room; a room only what its line names. */
+function checkImports(path: string, text: string): void {
+  const [, room = ""] = path.split("/");
+  const allowed = ROOMS[room];
+  if (allowed === undefined) return;
+  for (const [, target = ""] of text.matchAll(/\b(?:from|import\() ?"(\.{1,2}\/[^"]+)"/g)) {
+    const resolved = relative("src", join(dirname(path), target));
+    if (resolved.startsWith("../")) {
+      assert(path.endsWith(".test.ts"), `${path} imports ${target}, outside of src/`);
+      continue;
+    }
+    const other = resolved.split("/")[0] ?? "";
+    assert(other === room || allowed.includes(other), `${room} may not import ${other}: ${target}`);
+  }
+}
