@@ -1,0 +1,181 @@
+import { Buffer } from "node:buffer";
+import { Failure } from "../base/failure.ts";
+import { readListPage } from "./list-page.ts";
+import type {
+  ListPage,
+  ListQuery,
+  ObjectInfo,
+  ObjectStore,
+  RangeRead,
+  UploadedPart,
+} from "./object-store.ts";
+import type { HttpResponse } from "./response-reader.ts";
+import { PermanentFailure, retry } from "./retry.ts";
+import type { RetryPolicy } from "./retry.ts";
+import type { S3Request, S3Transport } from "./s3-transport.ts";
+import { escapeXml, readXml } from "./xml.ts";
+
+const ARCHIVES = new Set(["GLACIER", "DEEP_ARCHIVE"]);
+const PROBE_POLICY: RetryPolicy = { attemptsMax: 3, windowMs: 3_000 };
+
+/** Sent with every new object: storage class, encryption, content type. */
+export type ObjectHeaders = Readonly<Record<string, string>>;
+
+/** The bucket behind HTTP, with retries: an ObjectStore that may take its time, not give up. */
+export class S3Store implements ObjectStore {
+  readonly #transport: S3Transport;
+  readonly #policy: RetryPolicy;
+  readonly #objectHeaders: ObjectHeaders;
+
+  constructor(transport: S3Transport, policy: RetryPolicy, objectHeaders: ObjectHeaders) {
+    this.#transport = transport;
+    this.#policy = policy;
+    this.#objectHeaders = objectHeaders;
+  }
+
+  /** Asks for what a mount needs first; fails within seconds and says why it won't work. */
+  async probe(prefix: string, timeoutMs: number): Promise<void> {
+    const signal = AbortSignal.timeout(timeoutMs);
+    const request = listRequest({
+      prefix,
+      delimiter: "",
+      keysMax: 1,
+      continuationToken: undefined,
+    });
+    const response = await retry(PROBE_POLICY, signal, () => this.#transport.send(request, signal));
+    readListPage(response.body.toString("utf8"));
+  }
+
+  async head(key: string, signal: AbortSignal): Promise<ObjectInfo | undefined> {
+    try {
+      const { headers } = await this.#send({ method: "HEAD", key }, signal);
+      return {
+        etag: headers.get("etag") ?? "",
+        sizeBytes: Number(headers.get("content-length") ?? 0),
+        mtimeMs: Date.parse(headers.get("last-modified") ?? "") || 0,
+        archived:
+          ARCHIVES.has(headers.get("x-amz-storage-class") ?? "") &&
+          !(headers.get("x-amz-restore") ?? "").includes('ongoing-request="false"'),
+      };
+    } catch (error) {
+      if (error instanceof Failure && error.kind === "absent") return undefined;
+      throw error;
+    }
+  }
+
+  async list(query: ListQuery, signal: AbortSignal): Promise<ListPage> {
+    const response = await this.#send(listRequest(query), signal);
+    return readListPage(response.body.toString("utf8"));
+  }
+
+  /** A connection that breaks half-way costs only the other half. */
+  async read({ key, etag, offsetBytes, into, onFilled }: RangeRead, signal: AbortSignal) {
+    let filledBytes = 0;
+    const lastByte = offsetBytes + into.length - 1;
+    await retry(this.#policy, signal, async () => {
+      const startedAt = filledBytes;
+      const target = {
+        into: into.subarray(startedAt),
+        onFilled: (count: number) => {
+          filledBytes = startedAt + count;
+          onFilled(filledBytes);
+        },
+      };
+      const range = `bytes=${offsetBytes + startedAt}-${lastByte}`;
+      const pin = etag === "" ? {} : { "if-match": etag };
+      const request = { method: "GET", key, headers: { range, ...pin }, target } as const;
+      await this.#transport.send(request, signal);
+      if (filledBytes !== into.length) throw new Failure("remote", `GET ${key}: cut short`);
+    });
+  }
+
+  async put(key: string, body: Uint8Array, signal: AbortSignal): Promise<{ etag: string }> {
+    const request = { method: "PUT", key, body, headers: this.#objectHeaders } as const;
+    return { etag: etagOf(await this.#send(request, signal)) };
+  }
+
+  async createUpload(key: string, signal: AbortSignal): Promise<string> {
+    const response = await this.#send(
+      { method: "POST", key, query: [["uploads", ""]], headers: this.#objectHeaders },
+      signal,
+    );
+    const uploadId = readXml(response.body.toString("utf8")).textOf("UploadId");
+    if (uploadId === undefined) throw new PermanentFailure(`upload of ${key}: no UploadId`);
+    return uploadId;
+  }
+
+  async uploadPart(
+    key: string,
+    uploadId: string,
+    partNumber: number,
+    body: Uint8Array,
+    signal: AbortSignal,
+  ): Promise<UploadedPart> {
+    const query = [
+      ["partNumber", String(partNumber)],
+      ["uploadId", uploadId],
+    ] as const;
+    const response = await this.#send({ method: "PUT", key, query, body }, signal);
+    return { partNumber, etag: etagOf(response) };
+  }
+
+  /** S3 may answer 200 and say in the document that it failed. */
+  async completeUpload(
+    key: string,
+    uploadId: string,
+    parts: readonly UploadedPart[],
+    signal: AbortSignal,
+  ): Promise<{ etag: string }> {
+    const body = completeDocument(parts);
+    const query = [["uploadId", uploadId]] as const;
+    return retry(this.#policy, signal, async () => {
+      const request = { method: "POST", key, query, body } as const;
+      const response = await this.#transport.send(request, signal);
+      const root = readXml(response.body.toString("utf8"));
+      if (root.name === "CompleteMultipartUploadResult") return { etag: root.textOf("ETag") ?? "" };
+      throw new Failure("remote", `completing ${key}: ${root.textOf("Code") ?? root.name}`);
+    });
+  }
+
+  async abortUpload(key: string, uploadId: string, signal: AbortSignal): Promise<void> {
+    await this.#send({ method: "DELETE", key, query: [["uploadId", uploadId]] }, signal);
+  }
+
+  async delete(key: string, signal: AbortSignal): Promise<void> {
+    await this.#send({ method: "DELETE", key }, signal);
+  }
+
+  close(): void {
+    this.#transport.close();
+  }
+
+  #send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {
+    return retry(this.#policy, signal, () => this.#transport.send(request, signal));
+  }
+}
+
+function listRequest(query: ListQuery): S3Request {
+  const parameters: [string, string][] = [
+    ["list-type", "2"],
+    ["prefix", query.prefix],
+    ["max-keys", String(query.keysMax)],
+    ["encoding-type", "url"],
+  ];
+  if (query.delimiter !== "") parameters.push(["delimiter", query.delimiter]);
+  const token = query.continuationToken;
+  if (token !== undefined) parameters.push(["continuation-token", token]);
+  return { method: "GET", key: "", query: parameters };
+}
+
+function completeDocument(parts: readonly UploadedPart[]): Buffer {
+  const elements = parts.map(
+    ({ partNumber, etag }) =>
+      `<Part><PartNumber>${partNumber}</PartNumber><ETag>${escapeXml(etag)}</ETag></Part>`,
+  );
+  const text = `<CompleteMultipartUpload>${elements.join("")}</CompleteMultipartUpload>`;
+  return Buffer.from(text, "utf8");
+}
+
+function etagOf(response: HttpResponse): string {
+  return response.headers.get("etag") ?? "";
+}
