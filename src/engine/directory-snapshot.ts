@@ -3,10 +3,11 @@ import { childPathOf, isVisibleName } from "./file-name.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 
-/** A name in a directory; without an object it is a directory or a local file. */
 export interface SnapshotItem {
   readonly name: string;
   readonly kind: "file" | "directory";
+  /** Not in S3: there is nothing to learn about it from the listing. */
+  readonly local: boolean;
   readonly object: ObjectInfo | undefined;
 }
 
@@ -33,12 +34,12 @@ export class DirectorySnapshot {
     for (const object of page.objects) {
       const name = object.key.slice(this.#prefix.length);
       if (!isVisibleName(name) || this.#byName.get(name)?.kind === "directory") continue;
-      this.#byName.set(name, { name, kind: "file", object });
+      this.#byName.set(name, { name, kind: "file", local: false, object });
     }
     for (const prefix of page.prefixes) {
       const name = prefix.slice(this.#prefix.length, -1);
       if (isVisibleName(name)) {
-        this.#byName.set(name, { name, kind: "directory", object: undefined });
+        this.#byName.set(name, { name, kind: "directory", local: false, object: undefined });
       }
     }
   }
@@ -47,7 +48,8 @@ export class DirectorySnapshot {
   finish(localChildren: readonly Inode[]): void {
     for (const { path, kind } of localChildren) {
       const name = path.slice(path.lastIndexOf("/") + 1);
-      if (!this.#byName.has(name)) this.#byName.set(name, { name, kind, object: undefined });
+      if (this.#byName.has(name)) continue;
+      this.#byName.set(name, { name, kind, local: true, object: undefined });
     }
     const items = [...this.#byName.values()];
     this.#items = items.toSorted((left, right) => (left.name < right.name ? -1 : 1));
@@ -57,9 +59,8 @@ export class DirectorySnapshot {
   enter(item: SnapshotItem, table: InodeTable): Inode | undefined {
     const path = childPathOf(this.#path, item.name);
     const known = table.current(path);
-    if (known?.upload !== undefined) return known;
+    if (item.local || known?.upload !== undefined) return known;
     if (known !== undefined && known.validUntilMs > this.#validUntilMs) return known;
-    if (item.object === undefined && item.kind === "file") return known;
     const inode =
       item.object === undefined ? table.bindDirectory(path) : table.bindFile(path, item.object);
     inode.validUntilMs = this.#validUntilMs;

@@ -40,6 +40,7 @@ export function encodeDirectoryPage(
     let nodeid = item.nodeid;
     if (plus && dot === undefined) {
       const entry = listing.enter(index - DOTS.length);
+      if (entry === undefined) continue;
       writeEntry(bytes, used, entry);
       nodeid = entry.attributes.nodeid;
       entered.push(nodeid);

@@ -61,8 +61,11 @@ export interface DirectoryItem {
 export interface DirectoryListing {
   readonly count: number;
   item(index: number): DirectoryItem;
-  /** Looks an item up: each call counts as one reference that a FORGET gives back. */
-  enter(index: number): Entry;
+  /**
+   * Looks an item up: each call counts as one reference that a FORGET gives back. Undefined when
+   * it has gone meanwhile.
+   */
+  enter(index: number): Entry | undefined;
 }
 
 export type Maybe<T> = T | Promise<T>;
