@@ -17,6 +17,7 @@ const KIND_OF_CODE: Readonly<Record<string, FailureKind>> = {
   InvalidAccessKeyId: "denied",
   SignatureDoesNotMatch: "denied",
   AccessDenied: "denied",
+  XAdminUserNotFound: "denied", // versitygw's word for an unknown key
   ExpiredToken: "denied",
   InvalidToken: "denied",
   InvalidObjectState: "denied", // in the archive
