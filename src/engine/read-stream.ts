@@ -100,7 +100,7 @@ export class ReadStream {
     }
   }
 
-  /** Adds ranges up to a wished end: what the reader waits for always, the rest if there is room. */
+  /** Adds ranges: what the reader waits for in any case, what lies ahead if there is room. */
   #extend(fromBytes: number, wishedEndBytes: number): void {
     const endBytes = Math.min(wishedEndBytes, this.#objectBytes);
     let at = fromBytes;

@@ -14,12 +14,12 @@ const PAUSE_MAX_MS = 5_000;
 export async function retry<T>(
   policy: RetryPolicy,
   signal: AbortSignal,
-  attempt: (attemptNumber: number) => Promise<T>,
+  attempt: () => Promise<T>,
 ): Promise<T> {
   const endMs = performance.now() + policy.windowMs;
   for (let attemptNumber = 1; ; attemptNumber++) {
     try {
-      return await attempt(attemptNumber);
+      return await attempt();
     } catch (error) {
       signal.throwIfAborted();
       if (!isRetryable(error)) throw error;

@@ -24,8 +24,8 @@ export function locate(options: LocationOptions): S3Location {
   const { bucket, region } = options;
   const url = parseEndpoint(options.endpointUrl ?? `https://s3.${region}.amazonaws.com`);
   const isTls = url.protocol === "https:";
-  const pathStyle =
-    options.forcePathStyle || options.endpointUrl !== undefined || (isTls && bucket.includes(".")); // a wildcard certificate covers one label only
+  const hasDots = isTls && bucket.includes("."); // a wildcard certificate covers one label only
+  const pathStyle = options.forcePathStyle || options.endpointUrl !== undefined || hasDots;
   const prefix = pathStyle ? "" : `${bucket}.`;
   const base = url.pathname.replace(/\/+$/, "");
   return {

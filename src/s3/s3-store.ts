@@ -1,4 +1,5 @@
 import { Buffer } from "node:buffer";
+import { randomUUID } from "node:crypto";
 import { Failure } from "../base/failure.ts";
 import { readListPage } from "./list-page.ts";
 import type {
@@ -18,6 +19,9 @@ import { escapeXml, readXml } from "./xml.ts";
 const ARCHIVES = new Set(["GLACIER", "DEEP_ARCHIVE"]);
 const PROBE_POLICY: RetryPolicy = { attemptsMax: 3, windowMs: 3_000 };
 
+/** Marks an upload as ours, so that a lost answer to its completion can be settled. */
+const NONCE_HEADER = "x-amz-meta-s3csi-upload";
+
 /** Sent with every new object: storage class, encryption, content type. */
 export type ObjectHeaders = Readonly<Record<string, string>>;
 
@@ -26,6 +30,7 @@ export class S3Store implements ObjectStore {
   readonly #transport: S3Transport;
   readonly #policy: RetryPolicy;
   readonly #objectHeaders: ObjectHeaders;
+  readonly #nonces = new Map<string, string>();
 
   constructor(transport: S3Transport, policy: RetryPolicy, objectHeaders: ObjectHeaders) {
     this.#transport = transport;
@@ -95,12 +100,13 @@ export class S3Store implements ObjectStore {
   }
 
   async createUpload(key: string, signal: AbortSignal): Promise<string> {
-    const response = await this.#send(
-      { method: "POST", key, query: [["uploads", ""]], headers: this.#objectHeaders },
-      signal,
-    );
+    const nonce = randomUUID();
+    const headers = { ...this.#objectHeaders, [NONCE_HEADER]: nonce };
+    const request = { method: "POST", key, query: [["uploads", ""]], headers } as const;
+    const response = await this.#send(request, signal);
     const uploadId = readXml(response.body.toString("utf8")).textOf("UploadId");
     if (uploadId === undefined) throw new PermanentFailure(`upload of ${key}: no UploadId`);
+    this.#nonces.set(uploadId, nonce);
     return uploadId;
   }
 
@@ -119,7 +125,7 @@ export class S3Store implements ObjectStore {
     return { partNumber, etag: etagOf(response) };
   }
 
-  /** S3 may answer 200 and say in the document that it failed. */
+  /** An upload that has gone: our first answer was lost, or somebody else ended it. */
   async completeUpload(
     key: string,
     uploadId: string,
@@ -127,17 +133,23 @@ export class S3Store implements ObjectStore {
     signal: AbortSignal,
   ): Promise<{ etag: string }> {
     const body = completeDocument(parts);
-    const query = [["uploadId", uploadId]] as const;
-    return retry(this.#policy, signal, async () => {
-      const request = { method: "POST", key, query, body } as const;
-      const response = await this.#transport.send(request, signal);
-      const root = readXml(response.body.toString("utf8"));
-      if (root.name === "CompleteMultipartUploadResult") return { etag: root.textOf("ETag") ?? "" };
-      throw new Failure("remote", `completing ${key}: ${root.textOf("Code") ?? root.name}`);
+    const request = { method: "POST", key, query: [["uploadId", uploadId]], body } as const;
+    const done = await retry(this.#policy, signal, async () => {
+      try {
+        return readCompletion(key, await this.#transport.send(request, signal));
+      } catch (error) {
+        const gone = error instanceof Failure && error.kind === "absent";
+        const ours = gone ? await this.#ownObject(key, uploadId, signal) : "";
+        if (ours === "") throw error;
+        return { etag: ours };
+      }
     });
+    this.#nonces.delete(uploadId);
+    return done;
   }
 
   async abortUpload(key: string, uploadId: string, signal: AbortSignal): Promise<void> {
+    this.#nonces.delete(uploadId);
     await this.#send({ method: "DELETE", key, query: [["uploadId", uploadId]] }, signal);
   }
 
@@ -147,6 +159,13 @@ export class S3Store implements ObjectStore {
 
   close(): void {
     this.#transport.close();
+  }
+
+  /** The ETag of the object at `key` if that upload made it, else nothing. */
+  async #ownObject(key: string, uploadId: string, signal: AbortSignal): Promise<string> {
+    const { headers } = await this.#transport.send({ method: "HEAD", key }, signal);
+    const nonce = this.#nonces.get(uploadId);
+    return headers.get(NONCE_HEADER) === nonce ? (headers.get("etag") ?? "") : "";
   }
 
   #send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {
@@ -165,6 +184,13 @@ function listRequest(query: ListQuery): S3Request {
   const token = query.continuationToken;
   if (token !== undefined) parameters.push(["continuation-token", token]);
   return { method: "GET", key: "", query: parameters };
+}
+
+/** S3 may answer 200 and say in the document that it failed. */
+function readCompletion(key: string, response: HttpResponse): { etag: string } {
+  const root = readXml(response.body.toString("utf8"));
+  if (root.name === "CompleteMultipartUploadResult") return { etag: root.textOf("ETag") ?? "" };
+  throw new Failure("remote", `completing ${key}: ${root.textOf("Code") ?? root.name}`);
 }
 
 function completeDocument(parts: readonly UploadedPart[]): Buffer {
