@@ -106,6 +106,8 @@ export class Namespace {
     const inode =
       found === "directory" ? this.#table.bindDirectory(path) : this.#table.bindFile(path, found);
     inode.validUntilMs = Date.now() + this.#options.metadataTtlMs;
+    // Who asked takes its reference in this turn of the event loop, or does not need one.
+    setImmediate(() => this.#table.prune(inode));
     return inode;
   }
 }
