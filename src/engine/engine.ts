@@ -7,7 +7,7 @@ import type { Inode } from "./inode.ts";
 import { InodeTable } from "./inode-table.ts";
 import { Namespace } from "./namespace.ts";
 import { OpenFiles } from "./open-files.ts";
-import type { Writer } from "./open-files.ts";
+import type { Reader, Writer } from "./open-files.ts";
 import { parseOpenFlags } from "./open-flags.ts";
 import type { OpenFlags } from "./open-flags.ts";
 import { PosixFailure } from "./posix-failure.ts";
@@ -95,13 +95,19 @@ export class Engine {
 
   async release(handle: number): Promise<void> {
     const file = this.#files.remove(handle);
-    if (file?.do === "write") {
-      await this.#complete(file);
-    } else if (file?.do === "read") {
-      file.stream.close();
-      file.inode.readers -= 1;
-      this.table.prune(file.inode);
-    }
+    if (file?.do === "write") await this.#complete(file);
+    else if (file?.do === "read") this.#closeReader(file);
+  }
+
+  /** The opener never got its handle: a file that it would have replaced stays as it is. */
+  abandon(handle: number): void {
+    const file = this.#files.remove(handle);
+    if (file?.do === "read") this.#closeReader(file);
+    if (file?.do !== "write") return;
+    void file.upload.abort(new PosixFailure("EIO", "opened by nobody"));
+    file.inode.upload = undefined;
+    if (file.inode.local) this.table.unbind(file.inode);
+    else this.table.prune(file.inode);
   }
 
   openDirectory(nodeid: number): number {
@@ -172,6 +178,12 @@ export class Engine {
     const ends = this.#files.writers.map((writer) => this.#complete(writer));
     const results = await Promise.allSettled(ends);
     return results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
+  }
+
+  #closeReader({ inode, stream }: Reader): void {
+    stream.close();
+    inode.readers -= 1;
+    this.table.prune(inode);
   }
 
   #checkWritable(): void {

@@ -98,6 +98,8 @@ export interface FileSystem {
   flush(caller: Caller, handle: number): Maybe<void>;
   sync(handle: number): Maybe<void>;
   release(handle: number): Maybe<void>;
+  /** The kernel never learned of this handle: as if the file had not been opened. */
+  abandon(handle: number): void;
   openDirectory(caller: Caller, nodeid: number): Maybe<number>;
   /** A listing at offset 0 is made anew: that is what rewinddir(3) asks for. */
   listDirectory(handle: number, anew: boolean): Maybe<DirectoryListing>;

@@ -24,7 +24,7 @@ export interface Answer {
 }
 
 export interface Handler {
-  /** May be answered with EINTR while the work goes on: nobody loses anything by that. */
+  /** May be answered with EINTR while the work goes on: its result is taken back. */
   readonly interruptible?: boolean;
   handle(request: Request, fs: FileSystem): Maybe<Answer>;
 }
@@ -48,16 +48,16 @@ export const HANDLERS: ReadonlyMap<number, Handler> = new Map<number, Handler>([
   [OPCODE.RENAME2, { handle: rename2 }],
   [OPCODE.SYMLINK, { handle: refuse }],
   [OPCODE.LINK, { handle: refuse }],
-  [OPCODE.OPEN, { handle: open }],
-  [OPCODE.CREATE, { handle: create }],
+  [OPCODE.OPEN, { interruptible: true, handle: open }],
+  [OPCODE.CREATE, { interruptible: true, handle: create }],
   [OPCODE.READ, { interruptible: true, handle: read }],
   [OPCODE.WRITE, { handle: write }],
   [OPCODE.FLUSH, { handle: (r, fs) => empty(fs.flush(r.caller, readUint64(r.body(24), 0))) }],
   [OPCODE.FSYNC, { handle: (r, fs) => empty(fs.sync(readUint64(r.body(16), 0))) }],
   [OPCODE.RELEASE, { handle: (r, fs) => empty(fs.release(readUint64(r.body(24), 0))) }],
   [OPCODE.OPENDIR, { handle: opendir }],
-  [OPCODE.READDIR, { handle: (r, fs) => readdir(r, fs, false) }],
-  [OPCODE.READDIRPLUS, { handle: (r, fs) => readdir(r, fs, true) }],
+  [OPCODE.READDIR, { interruptible: true, handle: (r, fs) => readdir(r, fs, false) }],
+  [OPCODE.READDIRPLUS, { interruptible: true, handle: (r, fs) => readdir(r, fs, true) }],
   [OPCODE.RELEASEDIR, { handle: releasedir }],
   [OPCODE.STATFS, { handle: () => ({ chunks: [encodeStatfs()] }) }],
 ]);
@@ -141,7 +141,7 @@ function open(request: Request, fs: FileSystem): Maybe<Answer> {
   const flags = request.body(8).readUInt32LE(0);
   return then(fs.open(request.caller, request.nodeid, flags), (opened) => ({
     chunks: [encodeOpened(opened)],
-    takeBack: () => void fs.release(opened.handle),
+    takeBack: () => fs.abandon(opened.handle),
   }));
 }
 
@@ -151,7 +151,7 @@ function create(request: Request, fs: FileSystem): Maybe<Answer> {
   return then(made, ({ entry, opened }) => {
     const answer = entered(fs, entry, encodeOpened(opened));
     const takeBack = () => {
-      void fs.release(opened.handle);
+      fs.abandon(opened.handle);
       answer.takeBack?.();
     };
     return { ...answer, takeBack };

@@ -19,6 +19,12 @@ export interface Reply {
 /** Called exactly once per message; undefined means that no reply is due. */
 export type Respond = (reply: Reply | undefined) => void;
 
+/**
+ * INTERRUPT says that a signal came, not that it was SIGKILL: most programs expect their stat(2)
+ * to go on. So a request gets this long to end by itself; only one that hangs is cut off.
+ */
+const INTERRUPT_GRACE_MS = 2_000;
+
 export interface ProtocolEvents {
   onNegotiated(negotiated: Negotiated): void;
   /** A throw that is not a Failure: the caller gets EIO and we want to know. */
@@ -36,11 +42,13 @@ interface InFlight {
 export class Protocol {
   readonly #fs: FileSystem;
   readonly #events: ProtocolEvents;
+  readonly #interruptGraceMs: number;
   readonly #inFlight = new Map<string, InFlight>();
 
-  constructor(fs: FileSystem, events: ProtocolEvents) {
+  constructor(fs: FileSystem, events: ProtocolEvents, interruptGraceMs = INTERRUPT_GRACE_MS) {
     this.#fs = fs;
     this.#events = events;
+    this.#interruptGraceMs = interruptGraceMs;
   }
 
   /** Requests received and not answered yet. */
@@ -123,15 +131,19 @@ export class Protocol {
     call.respond(message);
   }
 
-  /** A killed caller waits for its answer without end: give it one as soon as it asks. */
+  /** A killed caller waits for its answer without end: it has to get one. */
   #interrupt(request: Request): Reply | undefined {
     if (request.bodyBytes < 8) return undefined;
     const key = uniqueKeyOf(request.body(8).subarray(0, 8));
     const call = this.#inFlight.get(key);
     // It overtook its request on the way through the thread pool: the kernel sends it again.
     if (call === undefined) return errorReply(request.unique, ERRNO.EAGAIN);
-    if (call.interruptible) this.#answer(key, call, errorReply(call.unique, ERRNO.EINTR));
+    if (call.interruptible) setTimeout(() => this.#cutOff(key, call), this.#interruptGraceMs);
     return undefined;
+  }
+
+  #cutOff(key: string, call: InFlight): void {
+    if (!call.answered) this.#answer(key, call, errorReply(call.unique, ERRNO.EINTR));
   }
 
   #init(request: Request): Reply {

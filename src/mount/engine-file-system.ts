@@ -115,6 +115,10 @@ export class EngineFileSystem implements FileSystem {
     await this.#engine.release(handle).catch(this.#options.onLostUpload);
   }
 
+  abandon(handle: number): void {
+    this.#engine.abandon(handle);
+  }
+
   openDirectory(caller: Caller, nodeid: number): number {
     this.#admit(caller);
     return this.#engine.openDirectory(nodeid);

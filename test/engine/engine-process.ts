@@ -68,11 +68,12 @@ export interface MountedBucket extends AsyncDisposable {
 export async function mountBucket(
   bucket: TestBucket,
   args: readonly string[] = [],
+  env: NodeJS.ProcessEnv = {},
 ): Promise<MountedBucket> {
   await using owned = new AsyncDisposableStack();
   const dir = owned.adopt(await mkdtemp(join(tmpdir(), "s3csi-engine-")), removeMountPoint);
   const engine = owned.use(
-    new EngineProcess([bucket.name, dir, ...args], engineEnvironment(bucket)),
+    new EngineProcess([bucket.name, dir, ...args], { ...engineEnvironment(bucket), ...env }),
   );
   const early = await Promise.race([engine.mounted, engine.ended]);
   if (early !== undefined) throw new Error(`the engine ended: ${early.stderr}`);

@@ -7,31 +7,35 @@ import {
   S3Client,
 } from "@aws-sdk/client-s3";
 import { startS3Server } from "../../tools/stack/s3-server.ts";
-import type { S3Access } from "../../tools/stack/s3-server.ts";
+import type { S3Access, S3Server } from "../../tools/stack/s3-server.ts";
 
 /** A bucket on a server of its own, seen through the vendor's client: the judge of the engine's. */
 export class TestBucket implements AsyncDisposable {
   readonly name = "test-bucket";
-  readonly access: S3Access;
+  readonly server: S3Server;
   readonly #client: S3Client;
   readonly #owned: AsyncDisposableStack;
 
-  private constructor(access: S3Access, client: S3Client, owned: AsyncDisposableStack) {
-    this.access = access;
+  private constructor(server: S3Server, client: S3Client, owned: AsyncDisposableStack) {
+    this.server = server;
     this.#client = client;
     this.#owned = owned;
   }
 
   static async start(): Promise<TestBucket> {
     await using owned = new AsyncDisposableStack();
-    const access = owned.use(await startS3Server());
-    const { endpoint, region, accessKeyId, secretAccessKey } = access;
+    const server = owned.use(await startS3Server());
+    const { endpoint, region, accessKeyId, secretAccessKey } = server;
     const credentials = { accessKeyId, secretAccessKey };
     const client = new S3Client({ endpoint, region, credentials, forcePathStyle: true });
     owned.defer(() => client.destroy());
-    const bucket = new TestBucket(access, client, owned.move());
+    const bucket = new TestBucket(server, client, owned.move());
     await client.send(new CreateBucketCommand({ Bucket: bucket.name }));
     return bucket;
+  }
+
+  get access(): S3Access {
+    return this.server;
   }
 
   async put(key: string, body: string | Uint8Array): Promise<void> {
