@@ -74,7 +74,9 @@ export class Engine {
   }
 
   write(handle: number, offsetBytes: number, data: Uint8Array): number | Promise<number> {
-    return this.#files.writer(handle).upload.write(offsetBytes, data);
+    const writer = this.#files.writer(handle);
+    if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data);
+    return writer.upload.write(offsetBytes, data);
   }
 
   /**
@@ -95,8 +97,13 @@ export class Engine {
 
   async release(handle: number): Promise<void> {
     const file = this.#files.remove(handle);
-    if (file?.do === "write") await this.#complete(file);
-    else if (file?.do === "read") this.#closeReader(file);
+    if (file?.do === "read") this.#closeReader(file);
+    if (file?.do !== "write") return;
+    try {
+      await this.#complete(file);
+    } finally {
+      file.upload.close();
+    }
   }
 
   /** The opener never got its handle: a file that it would have replaced stays as it is. */
@@ -178,6 +185,16 @@ export class Engine {
     const ends = this.#files.writers.map((writer) => this.#complete(writer));
     const results = await Promise.allSettled(ends);
     return results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
+  }
+
+  /** After fsync(2), or after the close of a duplicate: a small file just becomes a larger one. */
+  async #writeOn({ inode, upload }: Writer, offsetBytes: number, data: Uint8Array) {
+    await upload.complete();
+    if (inode.upload === undefined && inode.readers === 0 && upload.continuable) {
+      upload.continue();
+      inode.upload = upload;
+    }
+    return upload.write(offsetBytes, data);
   }
 
   #closeReader({ inode, stream }: Reader): void {

@@ -56,6 +56,20 @@ export class Upload {
     return this.#queue(offsetBytes, data);
   }
 
+  /** Completed by one PUT, with all bytes still here: more may follow, and it is PUT again. */
+  get continuable(): boolean {
+    return this.completing && this.#parts.length === 0 && this.#failure === undefined;
+  }
+
+  continue(): void {
+    this.#completion = undefined;
+  }
+
+  /** No more writes will come. */
+  close(): void {
+    this.#dropBuffer();
+  }
+
   /** Makes the object exist with what was written; the same answer however often it is asked. */
   complete(): Promise<{ etag: string }> {
     this.#completion ??= this.#complete();
@@ -193,9 +207,7 @@ export class Upload {
 
   async #putWhole(): Promise<{ etag: string }> {
     const body = this.#buffer?.subarray(0, this.#bufferedBytes) ?? new Uint8Array();
-    const done = await this.#deps.store.put(this.#key, body, this.#abort.signal);
-    this.#dropBuffer();
-    return done;
+    return this.#deps.store.put(this.#key, body, this.#abort.signal);
   }
 
   async #completeParts(): Promise<{ etag: string }> {

@@ -81,6 +81,19 @@ describe("files of a mounted bucket", () => {
     assert.equal((await bucket.get("empty")).length, 0);
   });
 
+  test("a small file may go on after fsync and after the close of a duplicate", async () => {
+    await run("bash", ["-c", `exec 3>${at("log")}; echo one >&3; echo two >&3; exec 3>&-`]);
+    assert.equal((await bucket.get("log")).toString(), "one\ntwo\n");
+    const file = await fs.open(at("synced"), "w");
+    await file.write("safe");
+    await file.sync();
+    assert.equal((await bucket.get("synced")).toString(), "safe");
+    await file.write(", and more");
+    await file.close();
+    assert.equal((await bucket.get("synced")).toString(), "safe, and more");
+    assert.equal(await fs.readFile(at("synced"), "utf8"), "safe, and more");
+  });
+
   test("a directory is local until a file in it is uploaded", async () => {
     await fs.mkdir(at("made"));
     assert((await fs.readdir(mount.dir)).includes("made"));
