@@ -2,7 +2,6 @@ import { DRIVER_NAME, sha224 } from "./names.ts";
 
 export const ATTACHMENT_API_VERSION = `${DRIVER_NAME}/v2`;
 export const ATTACHMENT_KIND = "MountpointS3PodAttachment";
-export const ATTACHMENT_PLURAL = "mountpoints3podattachments";
 
 /** Workloads that agree on all of this share one Mountpoint Pod. Unset is the empty string. */
 export interface SharingKey {
@@ -73,6 +72,13 @@ export interface MountpointS3PodAttachment {
   readonly spec: AttachmentSpec;
   readonly status?: AttachmentStatus;
 }
+
+/** Where the API server keeps them, in the shape of a kube Resource (this room knows none). */
+export const ATTACHMENTS: {
+  readonly prefix: string;
+  readonly plural: string;
+  readonly of?: MountpointS3PodAttachment;
+} = { prefix: `/apis/${ATTACHMENT_API_VERSION}`, plural: "mountpoints3podattachments" };
 
 /**
  * Deterministic: two writers of one sharing key meet at one object. The PV's UID takes part, so
