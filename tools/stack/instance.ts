@@ -1,0 +1,99 @@
+import { randomUUID } from "node:crypto";
+import { mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { ToolError } from "../progress.ts";
+import { removeCgroups } from "./cgroups.ts";
+import { processesOf, startTimeOf, waitUntilGone } from "./processes.ts";
+
+/** Everything that a stack writes is below this: one directory per running instance. */
+export const STATE_ROOT = `/var/tmp/s3csi-stack-${process.getuid?.() ?? 0}`;
+/** Every process of an instance carries its directory in this variable, and is found by it. */
+export const MARK = "S3CSI_STACK";
+
+const SLOT_MAX = 250;
+const OWNER = "owner.json";
+const DRAFT = ".claim-";
+const DRAFT_NAME = /^\.claim-(\d+)-(\d+)-/;
+
+/** A claimed directory, and a loopback address that no other instance uses: no port is ever guessed. */
+export interface Instance extends AsyncDisposable {
+  readonly name: string;
+  readonly dir: string;
+  readonly address: string;
+}
+
+interface Owner {
+  readonly pid: number;
+  readonly startTime: string;
+}
+
+/** Claims the next free slot, after clearing away what killed runners have left. */
+export async function claimSlot(): Promise<Instance> {
+  await reapDead();
+  for (let slot = 1; slot <= SLOT_MAX; slot += 1) {
+    const instance = await claim(`slot-${slot}`, `127.77.0.${slot}`);
+    if (instance !== undefined) return instance;
+  }
+  throw new ToolError(`all ${SLOT_MAX} stack slots in ${STATE_ROOT} are taken`);
+}
+
+/** Claims a name that only one instance may have at a time. */
+export async function claimName(name: string): Promise<Instance> {
+  await reapDead();
+  const instance = await claim(name, "127.77.1.1");
+  if (instance !== undefined) return instance;
+  const { pid } = await ownerOf(join(STATE_ROOT, name));
+  throw new ToolError(
+    `a ${name} is already running on this machine (process ${pid}): ` +
+      "only one at a time; `make down` stops one that `make up` started",
+  );
+}
+
+/** The claim is a rename of a directory that names its owner already: no half-made claim exists. */
+async function claim(name: string, address: string): Promise<Instance | undefined> {
+  const dir = join(STATE_ROOT, name);
+  const owner: Owner = { pid: process.pid, startTime: (await startTimeOf(process.pid)) ?? "" };
+  const draft = join(STATE_ROOT, `${DRAFT}${owner.pid}-${owner.startTime}-${randomUUID()}`);
+  await mkdir(draft, { recursive: true, mode: 0o755 });
+  await writeFile(join(draft, OWNER), JSON.stringify(owner));
+  try {
+    await rename(draft, dir);
+  } catch (error) {
+    await rm(draft, { recursive: true });
+    if (["EEXIST", "ENOTEMPTY"].includes((error as NodeJS.ErrnoException).code ?? "")) {
+      return undefined;
+    }
+    throw error;
+  }
+  return { name, dir, address, [Symbol.asyncDispose]: () => remove(dir) };
+}
+
+/** Clears away the instances whose runner is gone, however it ended. */
+export async function reapDead(): Promise<void> {
+  const names = await readdir(STATE_ROOT).catch(() => []);
+  for (const name of names) {
+    const dir = join(STATE_ROOT, name);
+    const owner = await ownerOf(dir).catch(() => undefined); // ended and removed since the listing
+    if (owner === undefined || owner.startTime === (await startTimeOf(owner.pid))) continue;
+    await remove(dir);
+  }
+}
+
+async function remove(dir: string): Promise<void> {
+  for (const pid of await processesOf(`${MARK}=${dir}`)) {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch {
+      // it ended by itself meanwhile
+    }
+  }
+  await waitUntilGone(() => processesOf(`${MARK}=${dir}`));
+  await removeCgroups(basename(dir));
+  await rm(dir, { recursive: true, force: true });
+}
+
+async function ownerOf(dir: string): Promise<Owner> {
+  const [, pid, startTime = ""] = DRAFT_NAME.exec(basename(dir)) ?? [];
+  if (pid !== undefined) return { pid: Number(pid), startTime };
+  return JSON.parse(await readFile(join(dir, OWNER), "utf8")) as Owner;
+}

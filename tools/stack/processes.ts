@@ -1,0 +1,50 @@
+import { readFile, readdir } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
+
+const GONE_WITHIN_MS = 20_000;
+const LOOK_EVERY_MS = 20;
+
+/** Start time in clock ticks: with the pid it names a process for good, pids alone are reused. */
+export async function startTimeOf(pid: number): Promise<string | undefined> {
+  const fields = await statOf(pid);
+  return fields === undefined || fields[0] === "Z" ? undefined : fields[19];
+}
+
+/** The live processes that have this `NAME=value` in their environment. Zombies do not count. */
+export async function processesOf(variable: string): Promise<number[]> {
+  const found: number[] = [];
+  for (const pid of await allPids()) {
+    const environment = await readFile(`/proc/${pid}/environ`, "latin1").catch(() => "");
+    if (environment.split("\0").includes(variable)) found.push(pid);
+  }
+  return found;
+}
+
+/** The one child of a process that is a mere wrapper (`nsenter`, `unshare`). */
+export async function onlyChildOf(pid: number): Promise<number> {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
+  const [child] = children.trim().split(" ");
+  if (child === undefined || child === "") throw new Error(`process ${pid} has no child`);
+  return Number(child);
+}
+
+/** The kernel tells nobody but the parent when a process is gone: look until it is. */
+export async function waitUntilGone(find: () => Promise<readonly unknown[]>): Promise<void> {
+  const deadlineMs = performance.now() + GONE_WITHIN_MS;
+  for (;;) {
+    const left = await find();
+    if (left.length === 0) return;
+    if (performance.now() > deadlineMs) throw new Error(`still there: ${left.join(", ")}`);
+    await delay(LOOK_EVERY_MS);
+  }
+}
+
+async function allPids(): Promise<number[]> {
+  return (await readdir("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
+}
+
+/** The fields of /proc/PID/stat after the command's name, which may hold any character. */
+async function statOf(pid: number): Promise<string[] | undefined> {
+  const stat = await readFile(`/proc/${pid}/stat`, "latin1").catch(() => undefined);
+  return stat?.slice(stat.lastIndexOf(")") + 2).split(" ");
+}

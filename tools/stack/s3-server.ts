@@ -1,0 +1,67 @@
+import { mkdir } from "node:fs/promises";
+import { connect } from "node:net";
+import { once } from "node:events";
+import { join } from "node:path";
+import { programs } from "../programs.ts";
+import { claimSlot } from "./instance.ts";
+import type { Instance } from "./instance.ts";
+import { Service } from "./service.ts";
+
+const PORT = 29_000;
+const READY_WITHIN_MS = 10_000;
+
+export interface S3Access {
+  readonly endpoint: string;
+  readonly region: string;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+}
+
+export interface S3Server extends S3Access, AsyncDisposable {
+  readonly service: Service;
+}
+
+/** A real S3 server (versitygw on a directory) with an address of its own: any number can run. */
+export async function startS3Server(): Promise<S3Server> {
+  await using owned = new AsyncDisposableStack();
+  const instance = owned.use(await claimSlot());
+  const server = owned.use(await startS3In(instance, instance.address));
+  const all = owned.move();
+  return { ...server, [Symbol.asyncDispose]: () => all.disposeAsync() };
+}
+
+/** The same as a part of a larger stack: `wrapper` enters its namespaces. */
+export async function startS3In(
+  instance: Instance,
+  address: string,
+  wrapper: readonly string[] = [],
+): Promise<S3Server> {
+  const access: S3Access = {
+    endpoint: `http://${address}:${PORT}`,
+    region: "us-east-1",
+    accessKeyId: "s3csi-test-key",
+    secretAccessKey: "s3csi-test-secret",
+  };
+  const data = join(instance.dir, "s3");
+  await mkdir(data);
+  const service = new Service({
+    instance,
+    wrapper,
+    name: "versitygw",
+    program: join(await programs("versitygw"), "versitygw"),
+    args: ["--port", `${address}:${PORT}`, "--region", access.region, "--quiet", "posix", data],
+    env: { ROOT_ACCESS_KEY: access.accessKeyId, ROOT_SECRET_KEY: access.secretAccessKey },
+  });
+  await service.answers(() => canConnect(address), READY_WITHIN_MS);
+  return { ...access, service, [Symbol.asyncDispose]: () => service[Symbol.asyncDispose]() };
+}
+
+async function canConnect(host: string): Promise<boolean> {
+  const socket = connect({ host, port: PORT });
+  try {
+    await once(socket, "connect");
+    return true;
+  } finally {
+    socket.destroy();
+  }
+}
