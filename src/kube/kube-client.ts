@@ -20,9 +20,11 @@ export interface Page<T> {
   readonly items: readonly T[];
 }
 
-export interface Preconditions {
+export interface DeleteOptions {
+  /** What must still be so: another object under the same name is not deleted. */
   readonly uid?: string;
   readonly resourceVersion?: string;
+  readonly gracePeriodSeconds?: number;
 }
 
 export type WatchEvent<T> =
@@ -124,10 +126,10 @@ export class KubeClient {
   async delete<T extends KubeObject>(
     resource: Resource<T>,
     place: Place,
-    preconditions: Preconditions,
+    { gracePeriodSeconds, ...preconditions }: DeleteOptions,
     signal: AbortSignal,
   ): Promise<void> {
-    const body = { apiVersion: "v1", kind: "DeleteOptions", preconditions };
+    const body = { apiVersion: "v1", kind: "DeleteOptions", gracePeriodSeconds, preconditions };
     await this.#transport.send({ method: "DELETE", path: pathOf(resource, place), body }, signal);
   }
 

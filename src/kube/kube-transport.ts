@@ -80,10 +80,22 @@ export class KubeTransport {
     signal: AbortSignal,
   ): Promise<IncomingMessage> {
     const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+    try {
+      const options = { agent, signal, ...(await this.#optionsOf(request, body)) };
+      try {
+        return await this.#once(options, body, silentMs);
+      } catch (error) {
+        if (!(error instanceof IdleConnectionClosed)) throw error;
+        return await this.#once(options, body, silentMs);
+      }
+    } catch (error) {
+      throw asFailure(error, request);
+    }
+  }
+
+  async #optionsOf(request: KubeRequest, body: string | undefined): Promise<RequestOptions> {
     const { server } = this.#access;
-    const options: RequestOptions = {
-      agent,
-      signal,
+    return {
       method: request.method,
       hostname: server.hostname.replace(/^\[(.*)\]$/, "$1"),
       port: server.port === "" ? (server.protocol === "https:" ? 443 : 80) : server.port,
@@ -99,16 +111,6 @@ export class KubeTransport {
             }),
       },
     };
-    try {
-      return await this.#once(options, body, silentMs);
-    } catch (error) {
-      if (!(error instanceof IdleConnectionClosed)) throw asFailure(error, request);
-    }
-    try {
-      return await this.#once(options, body, silentMs);
-    } catch (error) {
-      throw asFailure(error, request);
-    }
   }
 
   #once(

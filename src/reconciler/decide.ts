@@ -44,6 +44,7 @@ type Entries = readonly WorkloadAttachment[];
 
 const SUCCESSOR_BACK_OFF_FIRST_MS = 1_000;
 const SUCCESSOR_BACK_OFF_MAX_MS = 300_000;
+const GENERATIONS_SEARCHED = 100;
 /** Another replica may be about to list the pod it has just made. */
 const UNLISTED_GRACE_MS = 30_000;
 
@@ -163,8 +164,20 @@ class Plan {
     const pod = this.#seen.pods.get(name);
     const times = entries.map((entry) => Date.parse(entry.attachmentTime));
     const sinceMs = pod?.createdMs ?? Math.max(...times);
-    const fullMs = SUCCESSOR_BACK_OFF_FIRST_MS * 2 ** Math.min(pod?.generation ?? 0, 20);
+    const uids = entries.map((entry) => entry.workloadPodUID);
+    const generations = uids.map((uid) => this.#generationOf(name, uid));
+    const generation = pod?.generation ?? Math.max(0, ...generations);
+    const fullMs = SUCCESSOR_BACK_OFF_FIRST_MS * 2 ** Math.min(generation, 20);
     return sinceMs + Math.min(fullMs, SUCCESSOR_BACK_OFF_MAX_MS) - this.#seen.nowMs;
+  }
+
+  /** Which generation of a workload's Mountpoint Pods has this name; -1 for another workload's. */
+  #generationOf(podName: string, workloadUid: string): number {
+    const pvName = this.#seen.key?.persistentVolumeName ?? "";
+    for (let generation = 0; generation < GENERATIONS_SEARCHED; generation += 1) {
+      if (mountpointPodNameOf(workloadUid, pvName, generation) === podName) return generation;
+    }
+    return -1;
   }
 
   #joinable(): string | undefined {
@@ -176,11 +189,16 @@ class Plan {
     return undefined;
   }
 
-  /** The first name that is free, or that a crash left with a good pod which nobody lists. */
+  /**
+   * The first name that is free, or that a crash left with a good pod which nobody lists. It comes
+   * after those of the pods that are lost: a name must not mean another pod from one look to the
+   * next.
+   */
   #newPod(workloadUid: string): string {
     const { key, pods, driverVersion } = this.#seen;
     assert(key !== undefined, "somebody wants or has an attachment, so its key is known");
-    for (let generation = 0; ; generation += 1) {
+    const lost = Array.from(this.#homeless.keys(), (name) => this.#generationOf(name, workloadUid));
+    for (let generation = 1 + Math.max(-1, ...lost); ; generation += 1) {
       const name = mountpointPodNameOf(workloadUid, key.persistentVolumeName, generation);
       if (Object.hasOwn(this.#listed, name)) continue;
       const pod = pods.get(name);
