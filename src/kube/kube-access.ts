@@ -26,7 +26,7 @@ export async function loadKubeAccess(kubeconfigPath: string | undefined): Promis
   return kubeconfigPath === undefined ? inClusterAccess() : kubeconfigAccess(kubeconfigPath);
 }
 
-/** The library's KubeConfig costs 80 MB and a second to load: not for a pod, which needs a token. */
+/** The library's KubeConfig costs 80 MB and a second to load; a pod needs only its token. */
 function inClusterAccess(): KubeAccess {
   const host = process.env["KUBERNETES_SERVICE_HOST"];
   const port = process.env["KUBERNETES_SERVICE_PORT"];
@@ -47,7 +47,7 @@ function inClusterAccess(): KubeAccess {
   };
 }
 
-/** Every way to log in that kubeconfig knows, certificates, tokens and commands, by the library. */
+/** By the library: it knows every way to log in, with certificates, tokens and commands. */
 async function kubeconfigAccess(path: string): Promise<KubeAccess> {
   const { KubeConfig } = await import("@kubernetes/client-node/dist/config.js");
   const config = new KubeConfig();

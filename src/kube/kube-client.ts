@@ -1,5 +1,6 @@
 import { Failure } from "../base/failure.ts";
 import { KubeTransport } from "./kube-transport.ts";
+import type { SilenceLimits } from "./kube-transport.ts";
 import type { KubeAccess } from "./kube-access.ts";
 import type { KubeObject, Resource } from "./resource.ts";
 
@@ -44,8 +45,8 @@ const JSON_PATCH = "application/json-patch+json";
 export class KubeClient {
   readonly #transport: KubeTransport;
 
-  constructor(access: KubeAccess) {
-    this.#transport = new KubeTransport(access);
+  constructor(access: KubeAccess, silence?: SilenceLimits) {
+    this.#transport = new KubeTransport(access, silence);
   }
 
   async get<T extends KubeObject>(

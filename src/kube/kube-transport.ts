@@ -12,9 +12,12 @@ export interface KubeRequest {
   readonly contentType?: string;
 }
 
-const REQUEST_SILENT_MS = 30_000;
-/** A watch carries a bookmark about every minute: silence this long is a dead connection. */
-const WATCH_SILENT_MS = 150_000;
+/** Silence this long is a dead connection. A watch carries a bookmark about every minute. */
+export interface SilenceLimits {
+  readonly requestMs: number;
+  readonly watchMs: number;
+}
+const SILENCE_LIMITS: SilenceLimits = { requestMs: 30_000, watchMs: 150_000 };
 const CONNECTIONS_MAX = 16;
 const TCP_KEEP_ALIVE_MS = 15_000;
 
@@ -25,9 +28,11 @@ export class KubeTransport {
   readonly #requests: http.Agent;
   /** Watches hold their connection for minutes: they must not use up those of the requests. */
   readonly #watches: http.Agent;
+  readonly #silence: SilenceLimits;
 
-  constructor(access: KubeAccess) {
+  constructor(access: KubeAccess, silence: SilenceLimits = SILENCE_LIMITS) {
     this.#access = access;
+    this.#silence = silence;
     const secure = access.server.protocol === "https:";
     const options = { keepAlive: true, keepAliveMsecs: TCP_KEEP_ALIVE_MS, ...access.tls };
     const agent = (extra: http.AgentOptions) =>
@@ -40,7 +45,7 @@ export class KubeTransport {
   }
 
   async send<T>(request: KubeRequest, signal: AbortSignal): Promise<T> {
-    const response = await this.#open(request, this.#requests, REQUEST_SILENT_MS, signal);
+    const response = await this.#open(request, this.#requests, this.#silence.requestMs, signal);
     const text = await textOf(response, request);
     if (!isSuccess(response)) throw failureOf(response, text, request);
     try {
@@ -54,7 +59,7 @@ export class KubeTransport {
   /** The answer's lines as they come. */
   async *lines(path: string, signal: AbortSignal): AsyncGenerator<string, void, undefined> {
     const request = { method: "GET", path } as const;
-    const response = await this.#open(request, this.#watches, WATCH_SILENT_MS, signal);
+    const response = await this.#open(request, this.#watches, this.#silence.watchMs, signal);
     if (!isSuccess(response)) throw failureOf(response, await textOf(response, request), request);
     let rest = "";
     try {

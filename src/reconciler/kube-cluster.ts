@@ -27,7 +27,8 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
       return found === undefined ? undefined : mountpointPodOf(found);
     },
     async liveUids(nodeName, signal) {
-      const fieldSelector = `spec.nodeName=${nodeName},status.phase!=Succeeded,status.phase!=Failed`;
+      const running = "status.phase!=Succeeded,status.phase!=Failed";
+      const fieldSelector = `spec.nodeName=${nodeName},${running}`;
       const { items } = await client.list(PODS, { fieldSelector }, signal);
       return new Set(items.map((pod) => pod.metadata?.uid ?? ""));
     },
