@@ -1,0 +1,69 @@
+{{- define "s3csi.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "s3csi.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains (include "s3csi.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "s3csi.name" .) | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "s3csi.labels" -}}
+{{ include "s3csi.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "s3csi.selector" -}}
+app.kubernetes.io/name: {{ include "s3csi.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "s3csi.image" -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+
+{{- define "s3csi.pullSecrets" -}}
+{{- with .Values.imagePullSecrets -}}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The S3 server and the driver's credentials, for both roles that talk to it. */}}
+{{- define "s3csi.s3Env" -}}
+- name: AWS_ENDPOINT_URL
+  value: {{ .Values.s3.endpointUrl | quote }}
+- name: AWS_REGION
+  value: {{ .Values.s3.region | quote }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.s3CredentialSecret.name }}
+      key: {{ .Values.s3CredentialSecret.accessKeyId }}
+      optional: true
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.s3CredentialSecret.name }}
+      key: {{ .Values.s3CredentialSecret.secretAccessKey }}
+      optional: true
+- name: AWS_SESSION_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.s3CredentialSecret.name }}
+      key: {{ .Values.s3CredentialSecret.sessionToken }}
+      optional: true
+{{- end -}}
+
+{{/* Values written for a Go driver carry klog's numbers. */}}
+{{- define "s3csi.logLevel" -}}
+{{- if kindIs "string" . -}}{{ . }}{{- else if ge (int .) 5 -}}debug{{- else -}}info{{- end -}}
+{{- end -}}

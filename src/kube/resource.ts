@@ -1,0 +1,52 @@
+import type {
+  EventsV1Event,
+  V1Lease,
+  V1PersistentVolume,
+  V1PersistentVolumeClaim,
+  V1Pod,
+} from "@kubernetes/client-node";
+
+/** The library's models describe decoded objects; on the wire a Date is still its text. */
+export type Wire<T> = T extends Date
+  ? string
+  : T extends readonly (infer Item)[]
+    ? Wire<Item>[]
+    : T extends object
+      ? { [Field in keyof T]: Wire<T[Field]> }
+      : T;
+
+export interface Meta {
+  readonly name?: string;
+  readonly namespace?: string;
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+}
+
+export interface KubeObject {
+  readonly metadata?: Meta;
+}
+
+/** Where a kind lives. `of` is never set: it carries the type from here to the answer. */
+export interface Resource<T extends KubeObject> {
+  readonly prefix: string;
+  readonly plural: string;
+  readonly of?: T;
+}
+
+export type Pod = Wire<V1Pod>;
+export type PersistentVolume = Wire<V1PersistentVolume>;
+export type PersistentVolumeClaim = Wire<V1PersistentVolumeClaim>;
+export type KubeEvent = Wire<EventsV1Event>;
+export type Lease = Wire<V1Lease>;
+
+export const PODS: Resource<Pod> = { prefix: "/api/v1", plural: "pods" };
+export const PVS: Resource<PersistentVolume> = { prefix: "/api/v1", plural: "persistentvolumes" };
+export const PVCS: Resource<PersistentVolumeClaim> = {
+  prefix: "/api/v1",
+  plural: "persistentvolumeclaims",
+};
+export const EVENTS: Resource<KubeEvent> = { prefix: "/apis/events.k8s.io/v1", plural: "events" };
+export const LEASES: Resource<Lease> = {
+  prefix: "/apis/coordination.k8s.io/v1",
+  plural: "leases",
+};

@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { createLog } from "../base/log.ts";
+import { KubeClient } from "./kube-client.ts";
+import { PODS } from "./resource.ts";
+import { WatchedList } from "./watched-list.ts";
+
+type Answer = (response: ServerResponse, url: URL) => void;
+const log = createLog("error", {});
+
+const nameOf = (raw: { metadata?: { name?: string } }) => raw.metadata?.name;
+
+/** A server that answers lists and watches as scripted, one answer per request, the last for all. */
+async function scripted(lists: Answer[], watches: Answer[]) {
+  const asked: string[] = [];
+  const server = createServer((request: IncomingMessage, response) => {
+    const url = new URL(request.url ?? "", "http://x");
+    const watching = url.searchParams.has("watch");
+    asked.push(watching ? `watch ${url.searchParams.get("resourceVersion")}` : "list");
+    const script = watching ? watches : lists;
+    (script.length > 1 ? script.shift() : script[0])?.(response, url);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const stop = new AbortController();
+  const access = {
+    server: new URL(`http://127.0.0.1:${port}`),
+    tls: {},
+    headers: async () => ({}),
+  };
+  const client = new KubeClient(access, { requestMs: 5_000, watchMs: 100 });
+  const list = new WatchedList({ client, resource: PODS, project: nameOf, log, backOffMs: 1 });
+  const changes: string[] = [];
+  list.onChange((key, now, before) => changes.push(`${key} ${before ?? "-"}>${now ?? "-"}`));
+  const following = list.start(stop.signal);
+  return {
+    list,
+    asked,
+    changes,
+    signal: AbortSignal.timeout(5_000),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await following;
+      client[Symbol.dispose]();
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+const pod = (name: string, version: string) => ({
+  metadata: { namespace: "ns", name, resourceVersion: version },
+});
+const listOf = (version: string, ...items: object[]): Answer => {
+  const body = JSON.stringify({ metadata: { resourceVersion: version }, items });
+  return (response) => response.end(body);
+};
+const lines =
+  (...events: object[]): Answer =>
+  (response) => {
+    for (const event of events) response.write(`${JSON.stringify(event)}\n`);
+  };
+const andEnd =
+  (answer: Answer): Answer =>
+  (response, url) => {
+    answer(response, url);
+    response.end();
+  };
+const added = (name: string, version: string) => ({ type: "ADDED", object: pod(name, version) });
+const silent: Answer = (response) => response.flushHeaders();
+
+const garbage: Answer = (response) => response.write("{oops\n");
+const away: Answer = (response) => {
+  response.statusCode = 503;
+  response.end("no");
+};
+const pieces: Answer = (response) => {
+  const text = `${JSON.stringify(added("ä", "11"))}\n`;
+  const bytes = Buffer.from(text);
+  const middle = bytes.indexOf(Buffer.from("ä")) + 1; // inside the letter
+  response.write(bytes.subarray(0, middle));
+  setImmediate(() => response.write(bytes.subarray(middle)));
+};
+const page: Answer = (response, url) => {
+  const last = url.searchParams.get("continue") === "more";
+  const metadata = { resourceVersion: "10", ...(last ? {} : { continue: "more" }) };
+  const items = [last ? pod("b", "2") : pod("a", "1")];
+  response.end(JSON.stringify({ metadata, items }));
+};
+
+test("a list is followed by a watch from its version", async () => {
+  const watch = lines(added("b", "11"), { type: "DELETED", object: pod("a", "12") });
+  await using world = await scripted([listOf("10", pod("a", "9"))], [watch, silent]);
+  await world.list.until((all) => (all.get("ns/a") ? undefined : all.get("ns/b")), world.signal);
+  assert.deepEqual(world.changes, ["ns/a ->a", "ns/b ->b", "ns/a a>-"]);
+  assert.deepEqual(world.asked.slice(0, 2), ["list", "watch 10"]);
+});
+
+test("a forgotten version is listed anew, and only what changed is told", async () => {
+  const gone = andEnd(lines({ type: "ERROR", object: { code: 410, message: "too old" } }));
+  const first = listOf("10", pod("a", "1"), pod("b", "2"));
+  const second = listOf("20", pod("b", "2"), pod("c", "15"));
+  await using world = await scripted([first, second], [gone, silent]);
+  await world.list.until((all) => all.get("ns/c"), world.signal);
+  assert.deepEqual(world.changes, ["ns/a ->a", "ns/b ->b", "ns/a a>-", "ns/c ->c"]);
+});
+
+test("a watch that breaks goes on from the last version it saw, bookmarks included", async () => {
+  const bookmark = { type: "BOOKMARK", object: { metadata: { resourceVersion: "17" } } };
+  const breaks: Answer = (response, url) => {
+    lines(added("a", "11"), bookmark)(response, url);
+    setImmediate(() => response.destroy());
+  };
+  await using world = await scripted([listOf("10")], [breaks, lines(added("b", "18"))]);
+  await world.list.until((all) => all.get("ns/b"), world.signal);
+  assert.deepEqual(world.asked.slice(0, 3), ["list", "watch 10", "watch 17"]);
+});
+
+test("a connection that falls silent is given up", async () => {
+  await using world = await scripted([listOf("10")], [silent, lines(added("a", "11"))]);
+  assert.equal(await world.list.until((all) => all.get("ns/a"), world.signal), "a");
+});
+
+test("a line that is not JSON is a fault, and the watch goes on", async () => {
+  await using world = await scripted([listOf("10")], [garbage, lines(added("a", "11"))]);
+  assert.equal(await world.list.until((all) => all.get("ns/a"), world.signal), "a");
+});
+
+test("an event may come in pieces", async () => {
+  await using world = await scripted([listOf("10")], [pieces]);
+  assert.equal(await world.list.until((all) => all.get("ns/ä"), world.signal), "ä");
+});
+
+test("a server that is away for long is asked for a fresh list", async () => {
+  const watches = [away, away, away, away, away, away, silent];
+  await using world = await scripted([listOf("10"), listOf("20", pod("a", "19"))], watches);
+  assert.equal(await world.list.until((all) => all.get("ns/a"), world.signal), "a");
+});
+
+test("a list comes in pages", async () => {
+  await using world = await scripted([page], [silent]);
+  await world.list.synced;
+  assert.deepEqual(Array.from(world.list.values()), ["a", "b"]);
+});
+
+test("waiting ends with its signal", async () => {
+  await using world = await scripted([listOf("10")], [silent]);
+  const abort = new AbortController();
+  const waiting = world.list.until(() => undefined, abort.signal);
+  abort.abort(new Error("enough"));
+  await assert.rejects(waiting, /enough/);
+});

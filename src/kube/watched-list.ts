@@ -1,0 +1,184 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Failure } from "../base/failure.ts";
+import type { Log } from "../base/log.ts";
+import { BackOff } from "./back-off.ts";
+import type { KubeClient, Selection, WatchEvent } from "./kube-client.ts";
+import type { KubeObject, Resource } from "./resource.ts";
+
+export interface WatchedListOptions<Raw extends KubeObject, T> {
+  readonly client: Pick<KubeClient, "list" | "watch">;
+  readonly resource: Resource<Raw>;
+  readonly selection?: Selection;
+  /** Keeps the fields we read; undefined leaves the object out. */
+  readonly project: (raw: Raw) => T | undefined;
+  readonly log: Log;
+  /** The first wait after a fault; it doubles up to BACK_OFF_MAX_MS. */
+  readonly backOffMs?: number;
+}
+
+export type ChangeListener<T> = (key: string, now: T | undefined, before: T | undefined) => void;
+
+interface Entry<T> {
+  readonly resourceVersion: string;
+  readonly value: T;
+}
+
+const PAGE_ITEMS = 500;
+const BACK_OFF_FIRST_MS = 1_000;
+const BACK_OFF_MAX_MS = 30_000;
+/** After this many faults in a row the version itself is suspect (a restored etcd): list anew. */
+const FAULTS_BEFORE_RELIST = 4;
+/** A watch that ends sooner than this without an event is a fault, not the server's rotation. */
+const WATCH_SHORT_MS = 1_000;
+
+/**
+ * A cache of one kind that follows the API server and never gives up: list, watch, and after any
+ * fault watch on from the last version or list again. Keys are `namespace/name` or `name`.
+ */
+export class WatchedList<T, Raw extends KubeObject = KubeObject> {
+  readonly synced: Promise<void>;
+  readonly #options: WatchedListOptions<Raw, T>;
+  readonly #log: Log;
+  readonly #backOff: BackOff;
+  readonly #listeners = new Set<ChangeListener<T>>();
+  readonly #resolveSynced: () => void;
+  #entries = new Map<string, Entry<T>>();
+  #version: string | undefined;
+
+  constructor(options: WatchedListOptions<Raw, T>) {
+    this.#options = options;
+    this.#log = options.log.child({ watch: options.resource.plural });
+    this.#backOff = new BackOff(options.backOffMs ?? BACK_OFF_FIRST_MS, BACK_OFF_MAX_MS);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.synced = promise;
+    this.#resolveSynced = resolve;
+  }
+
+  get(key: string): T | undefined {
+    return this.#entries.get(key)?.value;
+  }
+
+  *values(): Generator<T, void, undefined> {
+    for (const entry of this.#entries.values()) yield entry.value;
+  }
+
+  /** Called after the cache has changed, in the order of the changes. Dispose to stop. */
+  onChange(listener: ChangeListener<T>): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /** The first answer that `find` gives, now or after a change; rejects when the signal aborts. */
+  until<R>(find: (list: this) => R | undefined, signal: AbortSignal): Promise<R> {
+    const { promise, resolve, reject } = Promise.withResolvers<R>();
+    const look = () => {
+      const found = find(this);
+      if (found !== undefined) resolve(found);
+    };
+    const abort = () => reject(signal.reason);
+    const subscription = this.onChange(look);
+    signal.addEventListener("abort", abort, { once: true });
+    if (signal.aborted) abort();
+    else look();
+    return promise.finally(() => {
+      subscription[Symbol.dispose]();
+      signal.removeEventListener("abort", abort);
+    });
+  }
+
+  /** Follows until the signal aborts. Rejects only for a bug, never for a fault of the server. */
+  async start(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        this.#version ??= await this.#relist(signal);
+        await this.#follow(this.#version, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!(error instanceof Failure)) throw error;
+        this.#onFault(error);
+        await delay(this.#backOff.nextMs(), undefined, { signal }).catch(() => undefined);
+      }
+    }
+  }
+
+  #onFault(fault: Failure): void {
+    const { kind, message } = fault;
+    const away = kind === "remote" || kind === "timeout" || kind === "busy";
+    if (!away || this.#backOff.failures >= FAULTS_BEFORE_RELIST) this.#version = undefined;
+    const level = kind === "stale" ? "info" : "warn";
+    this.#log[level]({ kind, err: message, attempt: this.#backOff.failures }, "watch interrupted");
+  }
+
+  async #relist(signal: AbortSignal): Promise<string> {
+    const { client, resource, selection = {} } = this.#options;
+    const entries = new Map<string, Entry<T>>();
+    let page = await client.list(resource, { ...selection, limit: PAGE_ITEMS }, signal);
+    for (const raw of page.items) this.#keep(entries, raw);
+    while (page.metadata.continue) {
+      const next = { ...selection, limit: PAGE_ITEMS, continue: page.metadata.continue };
+      page = await client.list(resource, next, signal);
+      for (const raw of page.items) this.#keep(entries, raw);
+    }
+    this.#replace(entries);
+    this.#log.debug({ kept: entries.size }, "listed");
+    this.#resolveSynced();
+    return page.metadata.resourceVersion;
+  }
+
+  #keep(entries: Map<string, Entry<T>>, raw: Raw): void {
+    const value = this.#options.project(raw);
+    if (value === undefined) return;
+    entries.set(keyOf(raw), { value, resourceVersion: raw.metadata?.resourceVersion ?? "" });
+  }
+
+  /** Tells the listeners what a list found that no watch has told. */
+  #replace(entries: Map<string, Entry<T>>): void {
+    const before = this.#entries;
+    this.#entries = entries;
+    for (const [key, entry] of before) {
+      if (!entries.has(key)) this.#notify(key, undefined, entry.value);
+    }
+    for (const [key, entry] of entries) {
+      const old = before.get(key);
+      if (old?.resourceVersion !== entry.resourceVersion) {
+        this.#notify(key, entry.value, old?.value);
+      }
+    }
+  }
+
+  async #follow(from: string, signal: AbortSignal): Promise<void> {
+    const { client, resource, selection = {} } = this.#options;
+    const startedMs = Date.now();
+    let events = 0;
+    const watch = client.watch(resource, { ...selection, resourceVersion: from }, signal);
+    for await (const event of watch) {
+      events += 1;
+      this.#backOff.reset();
+      this.#accept(event);
+      this.#version = event.object.metadata?.resourceVersion ?? this.#version;
+    }
+    if (events === 0 && Date.now() - startedMs < WATCH_SHORT_MS) {
+      throw new Failure("remote", "the watch ended at once");
+    }
+    this.#backOff.reset();
+  }
+
+  #accept(event: WatchEvent<Raw>): void {
+    if (event.type === "BOOKMARK") return;
+    const key = keyOf(event.object);
+    const before = this.#entries.get(key)?.value;
+    this.#entries.delete(key);
+    if (event.type !== "DELETED") this.#keep(this.#entries, event.object);
+    const now = this.#entries.get(key)?.value;
+    if (now !== undefined || before !== undefined) this.#notify(key, now, before);
+  }
+
+  #notify(key: string, now: T | undefined, before: T | undefined): void {
+    for (const listener of this.#listeners) listener(key, now, before);
+  }
+}
+
+function keyOf({ metadata }: KubeObject): string {
+  const name = metadata?.name ?? "";
+  return metadata?.namespace === undefined ? name : `${metadata.namespace}/${name}`;
+}

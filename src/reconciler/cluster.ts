@@ -1,0 +1,31 @@
+import type { Attachments, SharingKey } from "../volume/attachment.ts";
+import type { NewPod } from "./decide.ts";
+import type { Attachment, MountpointPod } from "./facts.ts";
+
+/**
+ * What the reconciler asks of the API server, beyond the watches. Writes are safe to repeat; one
+ * that meets another state than it was decided for throws Failure("stale"): look again.
+ */
+export interface Cluster {
+  findAttachment(name: string, signal: AbortSignal): Promise<Attachment | undefined>;
+  findPod(name: string, signal: AbortSignal): Promise<MountpointPod | undefined>;
+  /** UIDs of the pods on a node that have not ended, read now and not from a cache. */
+  liveUids(nodeName: string, signal: AbortSignal): Promise<ReadonlySet<string>>;
+
+  createPod(pod: NewPod, attachment: string, key: SharingKey, signal: AbortSignal): Promise<void>;
+  markPod(pod: MountpointPod, signal: AbortSignal): Promise<void>;
+  deletePod(pod: MountpointPod, signal: AbortSignal): Promise<void>;
+
+  createAttachment(
+    name: string,
+    key: SharingKey,
+    attachments: Attachments,
+    signal: AbortSignal,
+  ): Promise<void>;
+  updateAttachment(
+    attachment: Attachment,
+    attachments: Attachments,
+    signal: AbortSignal,
+  ): Promise<void>;
+  deleteAttachment(attachment: Attachment, signal: AbortSignal): Promise<void>;
+}

@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Attachments } from "../volume/attachment.ts";
+import { mountpointPodNameOf } from "../volume/names.ts";
+import { decide } from "./decide.ts";
+import type { Action, Observed } from "./decide.ts";
+import type { Attachment, MountpointPod, Workload } from "./facts.ts";
+
+const nowMs = Date.parse("2026-01-01T12:00:00Z");
+const TIME = "2026-01-01T11:00:00.000Z"; // long ago
+const NOW = "2026-01-01T12:00:00.000Z";
+
+const key = {
+  nodeName: "n1",
+  persistentVolumeName: "pv",
+  volumeID: "v",
+  mountOptions: "",
+  workloadFSGroup: "",
+  authenticationSource: "driver",
+  workloadNamespace: "",
+  workloadServiceAccountName: "",
+};
+const workload = (uid: string): Workload => ({
+  uid,
+  namespace: "ns",
+  name: uid,
+  nodeName: "n1",
+  ended: false,
+  terminating: false,
+  fsGroup: "",
+  serviceAccountName: "",
+  claims: ["c"],
+});
+const MP0 = mountpointPodNameOf("w1", "pv");
+const MP1 = mountpointPodNameOf("w1", "pv", 1);
+const pod = (fields: Partial<MountpointPod> = {}): MountpointPod => ({
+  name: MP0,
+  uid: "p",
+  createdMs: nowMs - 3_600_000,
+  scheduled: true,
+  finished: false,
+  terminating: false,
+  needsUnmount: false,
+  noNewWorkload: false,
+  driverVersion: "1",
+  attachment: "s3pa-1",
+  generation: 0,
+  workloadUid: "w1",
+  ...fields,
+});
+const entries = (uids: string[], attachmentTime = TIME) =>
+  uids.map((workloadPodUID) => ({ workloadPodUID, attachmentTime }));
+const attachment = (lists: Record<string, string[]>): Attachment => {
+  const listed = Object.entries(lists).map(([name, uids]) => [name, entries(uids)] as const);
+  const attachments: Attachments = Object.fromEntries(listed);
+  const spec = { ...key, mountpointS3PodAttachments: attachments };
+  return { name: "s3pa-1", uid: "a", resourceVersion: "1", spec };
+};
+
+interface Scene {
+  readonly listed?: Record<string, string[]>;
+  readonly wanting?: string[];
+  readonly gone?: string[];
+  readonly leaving?: string[];
+  readonly pods?: MountpointPod[];
+}
+
+function act({ listed, wanting = [], gone = [], leaving = [], pods = [] }: Scene): string[] {
+  const seen: Observed = {
+    name: "s3pa-1",
+    key,
+    attachment: listed === undefined ? undefined : attachment(listed),
+    wanting: wanting.map(workload),
+    gone: new Set(gone),
+    leaving: new Set(leaving),
+    pods: new Map(pods.map((one) => [one.name, one])),
+    driverVersion: "1",
+    nowMs,
+  };
+  return decide(seen).map(wordOf);
+}
+
+const shortOf = (name: string) => ({ [MP0]: "mp0", [MP1]: "mp1" })[name] ?? "mp?";
+
+/** Short words, so that the table can be read. */
+function wordOf(action: Action): string {
+  if ("pod" in action) return `${action.do} ${shortOf(action.pod.name)}`;
+  if ("attachments" in action) {
+    const lists = Object.entries(action.attachments).map(
+      ([name, list]) => `${shortOf(name)}:${list.map((entry) => entry.workloadPodUID).join("+")}`,
+    );
+    return `${action.do} ${lists.join(" ")}`;
+  }
+  return "afterMs" in action ? `${action.do} ${action.afterMs}` : action.do;
+}
+
+const young = { createdMs: nowMs - 400 };
+
+// prettier-ignore
+const cases: [name: string, scene: Scene, want: string[]][] = [
+  ["nothing is there: nothing to do",          {},                                                       []],
+  ["the first workload: pod, then attachment", { wanting: ["w1"] },                                      ["create-pod mp0", "create-attachment mp0:w1"]],
+  ["a crash left the pod: it is used",         { wanting: ["w1"], pods: [pod()] },                       ["create-attachment mp0:w1"]],
+  ["two at once share",                        { wanting: ["w2", "w1"] },                                ["create-pod mp0", "create-attachment mp0:w1+w2"]],
+  ["a served workload needs nothing",          { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod()] }, []],
+  ["a second joins",                           { listed: { [MP0]: ["w1"] }, wanting: ["w1", "w2"], pods: [pod()] }, ["update-attachment mp0:w1+w2"]],
+  ["the last leaves: its list is emptied",     { listed: { [MP0]: ["w1"] }, gone: ["w1"], pods: [pod()] }, ["update-attachment mp0:"]],
+  ["last out, next in: the pod stays",         { listed: { [MP0]: ["w1"] }, gone: ["w1"], wanting: ["w2"], pods: [pod()] }, ["update-attachment mp0:w2"]],
+  ["an empty list: mark, then drop",           { listed: { [MP0]: [] }, pods: [pod()] },                 ["mark-pod mp0", "delete-attachment"]],
+  ["nobody joins an empty list",               { listed: { [MP0]: [] }, wanting: ["w1"], pods: [pod()] }, ["mark-pod mp0", "create-pod mp1", "update-attachment mp1:w1"]],
+  ["a marked pod only leaves the list",        { listed: { [MP0]: [] }, pods: [pod({ needsUnmount: true })] }, ["delete-attachment"]],
+  ["a marked pod is waited for",               { pods: [pod({ needsUnmount: true })] },                  []],
+  ["a finished pod is cleared away",           { pods: [pod({ needsUnmount: true, finished: true })] },  ["delete-pod mp0"]],
+  ["a marked pod that no node ever had goes",  { pods: [pod({ needsUnmount: true, scheduled: false })] }, ["delete-pod mp0"]],
+  ["an unused pod is let go",                  { pods: [pod()] },                                        ["mark-pod mp0"]],
+  ["an unused young pod gets a moment",        { pods: [pod(young)] },                                   ["look-again 29600"]],
+  ["but not when its workload is gone",        { gone: ["w1"], pods: [pod(young)] },                     ["mark-pod mp0"]],
+  ["nobody joins a drained pod",               { listed: { [MP0]: ["w0"] }, wanting: ["w1"], pods: [pod({ noNewWorkload: true })] }, ["create-pod mp1", "update-attachment mp0:w0 mp1:w1"]],
+  ["nor one of another version",               { listed: { [MP0]: ["w0"] }, wanting: ["w1"], pods: [pod({ driverVersion: "2" })] }, ["create-pod mp1", "update-attachment mp0:w0 mp1:w1"]],
+  ["a failed pod has a successor",             { listed: { [MP0]: ["w1", "w2"] }, wanting: ["w1", "w2"], pods: [pod({ finished: true })] }, ["create-pod mp1", "update-attachment mp1:w1+w2"]],
+  ["a terminating pod too",                    { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ terminating: true })] }, ["create-pod mp1", "update-attachment mp1:w1"]],
+  ["a vanished pod too",                       { listed: { [MP0]: ["w1"] }, wanting: ["w1"] },           ["create-pod mp1", "update-attachment mp1:w1"]],
+  ["a pod marked in use too",                  { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ needsUnmount: true })] }, ["create-pod mp1", "update-attachment mp1:w1"]],
+  ["a successor waits its time",               { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true, ...young })] }, ["look-again 600"]],
+  ["longer in a later generation",             { listed: { [MP1]: ["w1"] }, wanting: ["w1"], pods: [pod({ name: MP1, generation: 1, finished: true, ...young })] }, ["look-again 1600"]],
+  ["none for workloads that all leave",        { listed: { [MP0]: ["w1"] }, leaving: ["w1"], pods: [pod({ finished: true })] }, []],
+  ["leaving ones move with one that stays",    { listed: { [MP0]: ["w0", "w1"] }, wanting: ["w1"], leaving: ["w0"], pods: [pod({ finished: true })] }, ["create-pod mp1", "update-attachment mp1:w1+w0"]],
+];
+for (const [name, scene, want] of cases) {
+  test(name, () => {
+    assert.deepEqual(act(scene), want);
+  });
+}
+
+test("who moves gets a new time, who stays keeps the old one", () => {
+  const seen: Observed = {
+    name: "s3pa-1",
+    key,
+    attachment: attachment({ [MP0]: ["w1"] }),
+    wanting: [workload("w1"), workload("w2")],
+    gone: new Set(),
+    leaving: new Set(),
+    pods: new Map([[MP0, pod()]]),
+    driverVersion: "1",
+    nowMs,
+  };
+  const [action] = decide(seen);
+  assert(action?.do === "update-attachment");
+  assert.deepEqual(action.attachments[MP0], [...entries(["w1"]), ...entries(["w2"], NOW)]);
+});

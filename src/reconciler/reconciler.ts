@@ -1,0 +1,108 @@
+import type { Log } from "../base/log.ts";
+import type { Attachments } from "../volume/attachment.ts";
+import { labelValueOf } from "../volume/names.ts";
+import { apply } from "./apply.ts";
+import type { Cluster } from "./cluster.ts";
+import { decide } from "./decide.ts";
+import type { Action, Observed } from "./decide.ts";
+import { observe } from "./observe.ts";
+import type { Workload } from "./facts.ts";
+import type { World } from "./world.ts";
+
+export interface ReconcilerOptions {
+  readonly world: World;
+  readonly cluster: Cluster;
+  readonly driverVersion: string;
+  readonly log: Log;
+  readonly nowMs: () => number;
+}
+
+/** Observe, decide, apply: for one attachment's name at a time. */
+export class Reconciler {
+  readonly #options: ReconcilerOptions;
+  readonly #driverVersion: string;
+  /** When a scheduled workload was first seen: the start of its time line. */
+  readonly #scheduledMs = new Map<string, number>();
+
+  constructor(options: ReconcilerOptions) {
+    this.#options = options;
+    this.#driverVersion = labelValueOf(options.driverVersion);
+  }
+
+  workloadSeen(now: Workload | undefined, before: Workload | undefined): void {
+    if (before !== undefined && before.uid !== now?.uid) this.#scheduledMs.delete(before.uid);
+    if (now === undefined || now.ended) return;
+    if (now.nodeName === "" || (before?.uid === now.uid && before.nodeName !== "")) return;
+    this.#scheduledMs.set(now.uid, this.#options.nowMs());
+  }
+
+  async reconcile(name: string, signal: AbortSignal): Promise<number | undefined> {
+    const { world, cluster, nowMs } = this.#options;
+    const startedMs = nowMs();
+    const constants = { driverVersion: this.#driverVersion, nowMs: startedMs };
+    const seen = await observe(name, world, cluster, constants, signal);
+    const actions = decide(seen);
+    const againMs = await apply(actions, seen, cluster, signal);
+    this.#report(seen, actions, nowMs() - startedMs);
+    return againMs;
+  }
+
+  #report(seen: Observed, actions: readonly Action[], ms: number): void {
+    const { log } = this.#options;
+    const facts = { attachment: seen.name, volume: seen.key?.persistentVolumeName };
+    for (const action of actions) {
+      switch (action.do) {
+        case "create-attachment":
+        case "update-attachment":
+          this.#reportArrivals(seen, actions, action.attachments, ms);
+          break;
+        case "mark-pod":
+          log.info({ ...facts, pod: action.pod.name, why: action.why }, "needs-unmount set");
+          break;
+        case "delete-pod":
+          log.info({ ...facts, pod: action.pod.name, why: action.why }, "Mountpoint Pod deleted");
+          break;
+        case "delete-attachment":
+          log.info(facts, "attachment deleted");
+          break;
+        case "create-pod":
+        case "look-again":
+          break;
+        default:
+          action satisfies never;
+      }
+    }
+  }
+
+  /** The line that says where the time went between the scheduler and the node. */
+  #reportArrivals(seen: Observed, actions: readonly Action[], next: Attachments, ms: number): void {
+    const before = seen.attachment?.spec.mountpointS3PodAttachments ?? {};
+    const created = new Set(actions.map((a) => (a.do === "create-pod" ? a.pod.name : undefined)));
+    for (const [pod, entries] of Object.entries(next)) {
+      const known = new Set(before[pod]?.map((entry) => entry.workloadPodUID));
+      for (const { workloadPodUID: uid } of entries) {
+        if (!known.has(uid)) this.#reportArrival(seen, uid, pod, created.has(pod), ms);
+      }
+    }
+  }
+
+  #reportArrival(seen: Observed, uid: string, pod: string, created: boolean, ms: number): void {
+    const workload = this.#options.world.workload(uid);
+    const scheduledMs = this.#scheduledMs.get(uid);
+    this.#scheduledMs.delete(uid);
+    this.#options.log.info(
+      {
+        attachment: seen.name,
+        volume: seen.key?.persistentVolumeName,
+        node: seen.key?.nodeName,
+        workload: workload === undefined ? uid : `${workload.namespace}/${workload.name}`,
+        pod,
+        podCreated: created,
+        writeMs: ms,
+        sinceScheduledSeenMs:
+          scheduledMs === undefined ? undefined : this.#options.nowMs() - scheduledMs,
+      },
+      "workload attached",
+    );
+  }
+}

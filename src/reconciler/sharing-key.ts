@@ -1,0 +1,21 @@
+import type { SharingKey } from "../volume/attachment.ts";
+import { parseVolumeContext } from "../volume/volume-context.ts";
+import type { Volume, Workload } from "./facts.ts";
+
+/**
+ * What a workload would share. A Secret is named by the PV, the same for all its workloads: with
+ * today's two sources of credentials, the workload's own identity never takes part.
+ */
+export function sharingKeyOf(workload: Workload, volume: Volume): SharingKey {
+  const { authenticationSource } = parseVolumeContext(volume.attributes);
+  return {
+    nodeName: workload.nodeName,
+    persistentVolumeName: volume.name,
+    volumeID: volume.volumeId,
+    mountOptions: volume.mountOptions.join(","),
+    workloadFSGroup: workload.fsGroup,
+    authenticationSource,
+    workloadNamespace: "",
+    workloadServiceAccountName: "",
+  };
+}

@@ -1,0 +1,119 @@
+import { DRIVER_NAME, sha224 } from "./names.ts";
+
+export const ATTACHMENT_API_VERSION = `${DRIVER_NAME}/v2`;
+export const ATTACHMENT_KIND = "MountpointS3PodAttachment";
+
+/** Workloads that agree on all of this share one Mountpoint Pod. Unset is the empty string. */
+export interface SharingKey {
+  readonly nodeName: string;
+  readonly persistentVolumeName: string;
+  readonly volumeID: string;
+  readonly mountOptions: string;
+  readonly workloadFSGroup: string;
+  readonly authenticationSource: string;
+  /** The two name the workload's identity, and are empty where it takes no part in sharing. */
+  readonly workloadNamespace: string;
+  readonly workloadServiceAccountName: string;
+}
+
+export interface WorkloadAttachment {
+  readonly workloadPodUID: string;
+  /** RFC 3339: when the workload came to this Mountpoint Pod. */
+  readonly attachmentTime: string;
+}
+
+/** Mountpoint Pod name -> who is on it. An empty list: the pod is being let go, nobody may join. */
+export type Attachments = Readonly<Record<string, readonly WorkloadAttachment[]>>;
+
+/** As stored: the optional fields are absent rather than empty. */
+export interface AttachmentSpec {
+  readonly nodeName: string;
+  readonly persistentVolumeName: string;
+  readonly volumeID: string;
+  readonly mountOptions: string;
+  readonly workloadFSGroup: string;
+  readonly authenticationSource?: string;
+  readonly workloadNamespace?: string;
+  readonly workloadServiceAccountName?: string;
+  readonly mountpointS3PodAttachments: Attachments;
+}
+
+export interface AttachmentStatus {
+  readonly phase?: "Pending" | "Mounted" | "Recovering" | "Failed";
+  readonly conditions?: readonly AttachmentCondition[];
+  readonly mountpointPods?: Readonly<Record<string, MountpointPodStatus>>;
+}
+
+export interface AttachmentCondition {
+  readonly type: string;
+  readonly status: "True" | "False" | "Unknown";
+  readonly reason: string;
+  readonly message: string;
+  readonly lastTransitionTime: string;
+}
+
+export interface MountpointPodStatus {
+  readonly engineVersion?: string;
+  readonly restartsSurvived?: number;
+  readonly lastError?: string;
+}
+
+/** A MountpointS3PodAttachment as it travels. */
+export interface MountpointS3PodAttachment {
+  readonly apiVersion: typeof ATTACHMENT_API_VERSION;
+  readonly kind: typeof ATTACHMENT_KIND;
+  readonly metadata: {
+    readonly name: string;
+    readonly uid?: string;
+    readonly resourceVersion?: string;
+    readonly creationTimestamp?: string;
+    readonly deletionTimestamp?: string;
+  };
+  readonly spec: AttachmentSpec;
+  readonly status?: AttachmentStatus;
+}
+
+/** Where the API server keeps them, in the shape of a kube Resource (this room knows none). */
+export const ATTACHMENTS: {
+  readonly prefix: string;
+  readonly plural: string;
+  readonly of?: MountpointS3PodAttachment;
+} = { prefix: `/apis/${ATTACHMENT_API_VERSION}`, plural: "mountpoints3podattachments" };
+
+/**
+ * Deterministic: two writers of one sharing key meet at one object. The PV's UID takes part, so
+ * that a PV made again under an old name never joins the mount of the old one.
+ */
+export function attachmentNameOf(key: SharingKey, pvUid: string): string {
+  const parts = [
+    key.nodeName,
+    key.persistentVolumeName,
+    key.volumeID,
+    key.mountOptions,
+    key.workloadFSGroup,
+    key.authenticationSource,
+    key.workloadNamespace,
+    key.workloadServiceAccountName,
+    pvUid,
+  ];
+  return `s3pa-${sha224(JSON.stringify(parts))}`; // JSON keeps the borders between the parts
+}
+
+export function attachmentSpecOf(key: SharingKey, attachments: Attachments): AttachmentSpec {
+  const { authenticationSource, workloadNamespace, workloadServiceAccountName, ...rest } = key;
+  return {
+    ...rest,
+    ...(authenticationSource === "" ? {} : { authenticationSource }),
+    ...(workloadNamespace === "" ? {} : { workloadNamespace }),
+    ...(workloadServiceAccountName === "" ? {} : { workloadServiceAccountName }),
+    mountpointS3PodAttachments: attachments,
+  };
+}
+
+/** The Mountpoint Pod that serves a workload, if the controller has assigned one. */
+export function mountpointPodOf(spec: AttachmentSpec, workloadUid: string): string | undefined {
+  for (const [pod, workloads] of Object.entries(spec.mountpointS3PodAttachments)) {
+    if (workloads.some((workload) => workload.workloadPodUID === workloadUid)) return pod;
+  }
+  return undefined;
+}

@@ -1,0 +1,132 @@
+import { Failure } from "../base/failure.ts";
+
+/** How the engine is to be started, from a PV's mountOptions and the workload's fsGroup. */
+export interface MountPlan {
+  /** `--key` or `--key=value`, one word each: a value can never be read as an option. */
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly readOnly: boolean;
+  /** What was left out and why, for the log and the event. */
+  readonly warnings: readonly string[];
+}
+
+interface Option {
+  readonly key: string;
+  readonly value: string | undefined;
+}
+
+const LONG_NAMES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    "-d": "debug",
+    "-f": "foreground",
+    "-h": "help",
+    "-l": "log-directory",
+    "-v": "version",
+    "-V": "version",
+  }),
+);
+
+/** Options that are not the volume's to choose. The mount goes on without them. */
+const POLICY: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    foreground: "the driver runs the engine in the foreground",
+    help: "it mounts nothing",
+    version: "it mounts nothing",
+    profile: "there are no profiles in a Mountpoint Pod",
+    "endpoint-url": "the endpoint is the driver's setting",
+    "cache-xz": "the shared cache is not offered",
+    "incremental-upload": "it is not offered",
+    "storage-class": "the storage class is the server's choice",
+    "user-agent-prefix": "the driver sets its own",
+    cache: "there is no cache volume",
+    "max-cache-size": "there is no cache volume",
+    "-o": "write its options as mountOptions of their own",
+  }),
+);
+const KEY = /^[a-z][a-z0-9-]*$/;
+const REPEATABLE: ReadonlySet<string> = new Set(["bind"]);
+
+/** Accepts `key=value`, `key value` and `key`, each with or without the leading `--`. */
+export function planMount(mountOptions: readonly string[], fsGroup: string): MountPlan {
+  const warnings: string[] = [];
+  const options = new Map<string, Option>();
+  for (const text of mountOptions) {
+    const option = parseOption(text);
+    if (option === undefined) continue;
+    const reason = POLICY.get(option.key);
+    if (reason === undefined) addOption(options, option);
+    else warnings.push(`mountOptions: ${option.key} is left out: ${reason}`);
+  }
+  const env = takeEnv(options);
+  addDefaults(options, fsGroup);
+  return { args: argsOf(options), env, readOnly: options.has("read-only"), warnings };
+}
+
+function parseOption(text: string): Option | undefined {
+  const trimmed = text.trim();
+  if (trimmed === "") return undefined;
+  const border = trimmed.search(/[\s=]/);
+  const word = border === -1 ? trimmed : trimmed.slice(0, border);
+  const value = border === -1 ? undefined : trimmed.slice(border + 1).trim();
+  if (value?.includes("\0") === true) throw invalid(text, "a value can not hold a NUL character");
+  const key = keyOf(word);
+  if (key === undefined) throw invalid(text, "write key, key=value or key value");
+  if (key === "read-only" && value !== undefined) throw invalid(text, "read-only takes no value");
+  return { key, value };
+}
+
+function keyOf(word: string): string | undefined {
+  if (word === "-o") return word;
+  const key = LONG_NAMES.get(word) ?? (word.startsWith("--") ? word.slice(2) : word);
+  return KEY.test(key) ? key : undefined;
+}
+
+function addOption(options: Map<string, Option>, option: Option): void {
+  const id = REPEATABLE.has(option.key) ? `${option.key}=${option.value}` : option.key;
+  const present = options.get(id);
+  if (present !== undefined && present.value !== option.value) {
+    const values = [present.value, option.value].map((value) => value ?? "(none)");
+    throw new Failure(
+      "invalid",
+      `mountOptions: ${option.key} is given twice: ${values.join(", ")}`,
+    );
+  }
+  options.set(id, option);
+}
+
+/** An option of the driver's for the engine's environment: no engine has a flag for it. */
+function takeEnv(options: Map<string, Option>): Record<string, string> {
+  const attempts = options.get("aws-max-attempts")?.value;
+  if (!options.delete("aws-max-attempts")) return {};
+  if (attempts !== undefined && /^[1-9][0-9]*$/.test(attempts)) {
+    return { AWS_MAX_ATTEMPTS: attempts };
+  }
+  throw invalid(`aws-max-attempts=${attempts ?? ""}`, "give a whole number from 1");
+}
+
+function addDefaults(options: Map<string, Option>, fsGroup: string): void {
+  const add = (key: string, value?: string) => {
+    if (!options.has(key)) options.set(key, { key, value });
+  };
+  add("force-path-style");
+  if (fsGroup !== "") {
+    add("gid", fsGroup);
+    add("dir-mode", "0770");
+    add("file-mode", "0660");
+    if (!options.has("allow-root")) add("allow-other"); // the engine takes one of the two
+  }
+  if (!options.has("allow-other")) add("allow-root");
+}
+
+function argsOf(options: ReadonlyMap<string, Option>): string[] {
+  return Array.from(options.values(), ({ key, value }) =>
+    value === undefined ? `--${key}` : `--${key}=${value}`,
+  );
+}
+
+function invalid(option: string, rule: string): Failure {
+  return new Failure(
+    "invalid",
+    `mountOptions: ${JSON.stringify(option)} is not an option: ${rule}`,
+  );
+}

@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import { attachmentNameOf, attachmentSpecOf, mountpointPodOf } from "./attachment.ts";
+import type { SharingKey } from "./attachment.ts";
+import { labelValueOf, mountpointPodNameOf } from "./names.ts";
+
+const DNS_NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+const text = fc.string({ unit: "binary", maxLength: 300 });
+const sharingKey: fc.Arbitrary<SharingKey> = fc.record({
+  nodeName: text,
+  persistentVolumeName: text,
+  volumeID: text,
+  mountOptions: text,
+  workloadFSGroup: text,
+  authenticationSource: text,
+  workloadNamespace: text,
+  workloadServiceAccountName: text,
+});
+
+test("a Mountpoint Pod is called mp- and the sha224 of workload UID and PV name", () => {
+  // printf '%s' 'uid-1pv-1' | sha224sum, and with /2 for the second successor
+  assert.equal(
+    mountpointPodNameOf("uid-1", "pv-1"),
+    "mp-6e81eb31f43c429fe102b199658d7ddaf99511757dc741bf4881068c",
+  );
+  assert.equal(
+    mountpointPodNameOf("uid-1", "pv-1", 2),
+    "mp-589e7ffd50d89e64d46c5468a610f1d9f9d9efa6d1dfbb56642938bf",
+  );
+});
+
+test("every name is a legal name of a pod, whatever it is made from", () => {
+  fc.assert(
+    fc.property(sharingKey, text, fc.nat(), (key, uid, generation) => {
+      assert.match(mountpointPodNameOf(uid, key.persistentVolumeName, generation), DNS_NAME);
+      assert.match(attachmentNameOf(key, uid), DNS_NAME);
+    }),
+  );
+});
+
+test("sharing keys that differ, or PVs made again, never meet at one attachment", () => {
+  fc.assert(
+    fc.property(sharingKey, sharingKey, text, text, (a, b, uidA, uidB) => {
+      const same = JSON.stringify([a, uidA]) === JSON.stringify([b, uidB]);
+      assert.equal(attachmentNameOf(a, uidA) === attachmentNameOf(b, uidB), same);
+    }),
+  );
+});
+
+test("text moved from one field to the next makes another attachment", () => {
+  const key = {
+    nodeName: "n",
+    persistentVolumeName: "ab",
+    volumeID: "c",
+    mountOptions: "",
+    workloadFSGroup: "",
+    authenticationSource: "driver",
+    workloadNamespace: "",
+    workloadServiceAccountName: "",
+  };
+  const moved = { ...key, persistentVolumeName: "a", volumeID: "bc" };
+  assert.notEqual(attachmentNameOf(key, "u"), attachmentNameOf(moved, "u"));
+});
+
+test("a label's value is legal for names of any length, and itself where it can be", () => {
+  assert.equal(labelValueOf("my-s3-pv"), "my-s3-pv");
+  assert.match(labelValueOf("p".repeat(253)), /^[0-9a-f]{56}$/);
+});
+
+test("the optional fields of a spec are absent rather than empty", () => {
+  const spec = attachmentSpecOf(
+    {
+      nodeName: "n1",
+      persistentVolumeName: "pv",
+      volumeID: "v",
+      mountOptions: "",
+      workloadFSGroup: "",
+      authenticationSource: "driver",
+      workloadNamespace: "",
+      workloadServiceAccountName: "",
+    },
+    { "mp-1": [{ workloadPodUID: "u1", attachmentTime: "2026-01-01T00:00:00Z" }] },
+  );
+  assert.equal(spec.authenticationSource, "driver");
+  assert(!("workloadNamespace" in spec) && !("workloadServiceAccountName" in spec));
+  assert.equal(mountpointPodOf(spec, "u1"), "mp-1");
+  assert.equal(mountpointPodOf(spec, "u2"), undefined);
+});

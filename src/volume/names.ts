@@ -1,0 +1,46 @@
+import { createHash } from "node:crypto";
+
+/** Names that users see. They are the API of the driver: changing one breaks somebody. */
+export const DRIVER_NAME = "s3.csi.scality.com";
+export const MOUNTPOINT_NAMESPACE_DEFAULT = "mount-s3";
+
+export const LABEL = {
+  mountpointVersion: `${DRIVER_NAME}/mountpoint-version`,
+  podUid: `${DRIVER_NAME}/pod-uid`,
+  volumeName: `${DRIVER_NAME}/volume-name`,
+  driverVersion: `${DRIVER_NAME}/mounted-by-csi-driver-version`,
+} as const;
+
+export const ANNOTATION = {
+  /** Controller to node: unmount, then let the pod end. Never taken back. */
+  needsUnmount: `${DRIVER_NAME}/needs-unmount`,
+  /** An administrator drains a Mountpoint Pod: who is on it stays, nobody joins. */
+  noNewWorkload: `${DRIVER_NAME}/no-new-workload`,
+  /** The attachment a Mountpoint Pod was made for: finds the owner of a pod nobody lists. */
+  attachment: `${DRIVER_NAME}/attachment`,
+  /** 0 for the first Mountpoint Pod of a workload and volume, n for its n-th successor. */
+  generation: `${DRIVER_NAME}/generation`,
+  /** The whole names: a label ends at 63 characters, these do not. */
+  volumeName: `${DRIVER_NAME}/volume-name`,
+  volumeId: `${DRIVER_NAME}/volume-id`,
+} as const;
+
+const LABEL_VALUE = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+
+/**
+ * Deterministic, so a lost answer or a second replica meets its own pod instead of making another.
+ * A successor has another name, since its predecessor may still be terminating under the first.
+ */
+export function mountpointPodNameOf(workloadUid: string, pvName: string, generation = 0): string {
+  const successor = generation === 0 ? "" : `/${generation}`;
+  return `mp-${sha224(`${workloadUid}${pvName}${successor}`)}`;
+}
+
+/** A name as a label's value: itself where it is legal, else a hash (PV names reach 253). */
+export function labelValueOf(name: string): string {
+  return name === "" || LABEL_VALUE.test(name) ? name : sha224(name);
+}
+
+export function sha224(text: string): string {
+  return createHash("sha224").update(text).digest("hex");
+}

@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseVolumeContext } from "./volume-context.ts";
+
+test("a bucket's name is enough", () => {
+  const context = parseVolumeContext({ bucketName: "data", "storage.kubernetes.io/x": "y" });
+  assert.deepEqual(context, { bucketName: "data", authenticationSource: "driver" });
+});
+
+test("the authentication source can be the volume's Secret", () => {
+  const context = parseVolumeContext({ bucketName: "data", authenticationSource: "secret" });
+  assert.equal(context.authenticationSource, "secret");
+});
+
+const wrong: [attributes: Record<string, string>, message: RegExp][] = [
+  [{}, /Bucket name not provided: set volumeAttributes\.bucketName/],
+  [{ bucketName: "" }, /Bucket name not provided/],
+  [{ bucketName: "--debug" }, /bucketName is "--debug".*begins with a letter/],
+  [{ bucketName: "a/b" }, /bucketName is "a\/b"/],
+  [{ bucketName: "data", authenticationSource: "" }, /is "": use "driver" or "secret"/],
+  [{ bucketName: "data", authenticationSource: "pod" }, /is "pod": use "driver" or "secret"/],
+];
+for (const [attributes, message] of wrong) {
+  test(`${JSON.stringify(attributes)} is refused with its field, value and rule`, () => {
+    assert.throws(() => parseVolumeContext(attributes), { kind: "invalid", message });
+  });
+}

@@ -1,0 +1,44 @@
+import { Failure } from "../base/failure.ts";
+
+export const AUTHENTICATION_SOURCES = ["driver", "secret"] as const;
+export type AuthenticationSource = (typeof AUTHENTICATION_SOURCES)[number];
+
+/** A PV's volumeAttributes, checked. */
+export interface VolumeContext {
+  readonly bucketName: string;
+  readonly authenticationSource: AuthenticationSource;
+}
+
+/** Wide enough for the buckets of old S3 servers; narrow enough that none is read as an option. */
+const BUCKET_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{2,254}$/;
+
+/** Unknown attributes are somebody else's: kubelet and provisioner add their own. */
+export function parseVolumeContext(attributes: Readonly<Record<string, string>>): VolumeContext {
+  return {
+    bucketName: parseBucketName(attributes["bucketName"]),
+    authenticationSource: parseAuthenticationSource(attributes["authenticationSource"]),
+  };
+}
+
+function parseBucketName(value: string | undefined): string {
+  if (value === undefined || value === "") {
+    throw new Failure("invalid", "Bucket name not provided: set volumeAttributes.bucketName");
+  }
+  if (BUCKET_NAME.test(value)) return value;
+  throw new Failure(
+    "invalid",
+    `volumeAttributes.bucketName is ${JSON.stringify(value)}: a bucket's name has 3 to 255 ` +
+      "letters, digits, dots, hyphens or underscores and begins with a letter or digit",
+  );
+}
+
+/** Unset is driver. Empty is not unset: whoever wrote it meant something. */
+function parseAuthenticationSource(value: string | undefined): AuthenticationSource {
+  if (value === undefined) return "driver";
+  const known = AUTHENTICATION_SOURCES.find((source) => source === value);
+  if (known !== undefined) return known;
+  throw new Failure(
+    "invalid",
+    `volumeAttributes.authenticationSource is ${JSON.stringify(value)}: use "driver" or "secret"`,
+  );
+}

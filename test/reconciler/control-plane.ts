@@ -1,0 +1,102 @@
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+import { join } from "node:path";
+import { loadKubeAccess } from "../../src/kube/kube-access.ts";
+import type { KubeAccess } from "../../src/kube/kube-access.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { programs } from "../../tools/programs.ts";
+import { run } from "../../tools/run.ts";
+import { startApiServer } from "../../tools/stack/api-server.ts";
+
+export const RELEASE_NAMESPACE = "kube-system";
+const CHART = join(import.meta.dirname, "../../deploy/chart");
+
+/** A real control plane with the chart installed, and clients with the rights of its roles. */
+export interface InstalledChart extends AsyncDisposable {
+  readonly admin: KubeClient;
+  readonly accessOf: (serviceAccount: string) => KubeAccess;
+  readonly helm: (...args: string[]) => Promise<string>;
+}
+
+export async function installChart(): Promise<InstalledChart> {
+  await using owned = new AsyncDisposableStack();
+  const plane = owned.use(await startApiServer());
+  const env = { ...process.env, KUBECONFIG: plane.kubeconfig };
+  const helmProgram = join(await programs("helm"), "helm");
+  const helm = (...args: string[]) => run(helmProgram, args, { env });
+  await helm("install", "s3csi", CHART, "--namespace", RELEASE_NAMESPACE);
+  const access = await loadKubeAccess(plane.kubeconfig);
+  const admin = owned.use(new KubeClient(access));
+  const all = owned.move();
+  return {
+    admin,
+    helm: (...args) => helm(...args, "--namespace", RELEASE_NAMESPACE),
+    accessOf: (serviceAccount) => impersonating(access, serviceAccount),
+    [Symbol.asyncDispose]: () => all.disposeAsync(),
+  };
+}
+
+/** The API server judges by the service account's own roles. */
+function impersonating(access: KubeAccess, serviceAccount: string): KubeAccess {
+  const user = `system:serviceaccount:${RELEASE_NAMESPACE}:${serviceAccount}`;
+  return {
+    ...access,
+    async headers() {
+      return { ...(await access.headers()), "Impersonate-User": user };
+    },
+  };
+}
+
+/** A line to the API server that can be cut. */
+export class CuttableLine implements AsyncDisposable {
+  readonly #server = createServer({ pauseOnConnect: true });
+  readonly #open = new Set<Socket>();
+  readonly #target: URL;
+  #cut = false;
+
+  constructor(target: URL) {
+    this.#target = target;
+    this.#server.on("connection", (near) => this.#join(near));
+  }
+
+  async access(access: KubeAccess): Promise<KubeAccess> {
+    this.#server.listen(0, "127.0.0.1");
+    await once(this.#server, "listening");
+    const { port } = this.#server.address() as AddressInfo;
+    const tls = { ...access.tls, servername: "kubernetes" };
+    return { server: new URL(`https://127.0.0.1:${port}`), tls, headers: () => access.headers() };
+  }
+
+  cut(): void {
+    this.#cut = true;
+    for (const socket of this.#open) socket.destroy();
+  }
+
+  mend(): void {
+    this.#cut = false;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.cut();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+
+  #join(near: Socket): void {
+    if (this.#cut) return void near.destroy();
+    const far = connect(Number(this.#target.port), this.#target.hostname);
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      this.#open.add(from);
+      from.on("error", () => to.destroy());
+      from.on("close", () => {
+        this.#open.delete(from);
+        to.destroy();
+      });
+      from.pipe(to);
+    }
+  }
+}

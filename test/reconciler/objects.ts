@@ -1,0 +1,161 @@
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { PODS, PVCS, PVS } from "../../src/kube/resource.ts";
+import type { KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
+import { WatchedList } from "../../src/kube/watched-list.ts";
+import { ATTACHMENTS } from "../../src/volume/attachment.ts";
+import { DRIVER_NAME } from "../../src/volume/names.ts";
+import { createLog } from "../../src/base/log.ts";
+
+export const NODE = "node-1";
+export const WORKLOADS = "default";
+export const MOUNTPOINTS = "mount-s3";
+export const log = createLog("error", { role: "test" });
+
+const SERVICE_ACCOUNTS: Resource<KubeObject> = { prefix: "/api/v1", plural: "serviceaccounts" };
+const NODES: Resource<KubeObject & { spec: object }> = { prefix: "/api/v1", plural: "nodes" };
+
+/** Makes the user's objects and follows the driver's. */
+export class Bench {
+  readonly attachments;
+  readonly mountpointPods;
+  readonly #admin: KubeClient;
+  readonly #signal: AbortSignal;
+
+  constructor(admin: KubeClient, signal: AbortSignal) {
+    this.#admin = admin;
+    this.#signal = signal;
+    this.attachments = new WatchedList({
+      client: admin,
+      log,
+      resource: ATTACHMENTS,
+      project: (object) => object,
+    });
+    this.mountpointPods = new WatchedList({
+      client: admin,
+      log,
+      resource: PODS,
+      selection: { namespace: MOUNTPOINTS },
+      project: (pod) => pod,
+    });
+  }
+
+  async start(): Promise<void> {
+    const lists = [this.attachments, this.mountpointPods];
+    for (const list of lists) list.start(this.#signal).catch((error: unknown) => log.error(error));
+    await Promise.all(lists.map((list) => list.synced));
+    const accounts = new WatchedList({
+      client: this.#admin,
+      log,
+      resource: SERVICE_ACCOUNTS,
+      project: (account) => account,
+    });
+    accounts.start(this.#signal).catch((error: unknown) => log.error(error));
+    await accounts.until((list) => list.get(`${WORKLOADS}/default`), this.#signal);
+    await accounts.until((list) => list.get(`${MOUNTPOINTS}/default`), this.#signal);
+    const node = { metadata: { name: NODE }, spec: {} };
+    await this.#admin.create(NODES, node, this.#signal);
+  }
+
+  /** A static PV and its claim, both under one name. */
+  async volume(name: string, mountOptions: string[] = []): Promise<void> {
+    const capacity = { storage: "1Gi" };
+    const volume = {
+      metadata: { name },
+      spec: {
+        capacity,
+        mountOptions,
+        accessModes: ["ReadWriteMany"],
+        storageClassName: "",
+        claimRef: { namespace: WORKLOADS, name: claimNameOf(name) },
+        csi: {
+          driver: DRIVER_NAME,
+          volumeHandle: `${name}-handle`,
+          volumeAttributes: { bucketName: "bucket" },
+        },
+      },
+    };
+    const claim = {
+      metadata: { name: claimNameOf(name), namespace: WORKLOADS },
+      spec: {
+        accessModes: ["ReadWriteMany"],
+        storageClassName: "",
+        volumeName: name,
+        resources: { requests: capacity },
+      },
+    };
+    await this.#admin.create(PVS, volume, this.#signal);
+    await this.#admin.create(PVCS, claim, this.#signal);
+  }
+
+  /** As the scheduler leaves it; no kubelet is there to run it. */
+  async workload(name: string, volume: string): Promise<string> {
+    const pod: Pod = {
+      metadata: { name, namespace: WORKLOADS },
+      spec: {
+        nodeName: NODE,
+        tolerations: [{ operator: "Exists" }],
+        containers: [{ name: "app", image: "app" }],
+        volumes: [{ name: "s3", persistentVolumeClaim: { claimName: claimNameOf(volume) } }],
+      },
+    };
+    const { metadata } = await this.#admin.create(PODS, pod, this.#signal);
+    return metadata?.uid ?? "";
+  }
+
+  async removeWorkload(name: string): Promise<void> {
+    const place = { namespace: WORKLOADS, name };
+    await this.#admin.delete(PODS, place, { gracePeriodSeconds: 0 }, this.#signal);
+  }
+
+  /** What scheduler and kubelet do for a Mountpoint Pod. */
+  async runMountpointPod(name: string): Promise<void> {
+    const bindings: Resource<KubeObject & { target: object }> = {
+      prefix: "/api/v1",
+      plural: `pods/${name}/binding`,
+    };
+    const target = { kind: "Node", name: NODE };
+    const binding = { metadata: { name, namespace: MOUNTPOINTS }, target };
+    await this.#admin.create(bindings, binding, this.#signal);
+    await this.endMountpointPod(name, "Running");
+  }
+
+  async endMountpointPod(name: string, phase: string): Promise<void> {
+    const place = { namespace: MOUNTPOINTS, name };
+    await this.#admin.patchStatus(PODS, place, { status: { phase } }, this.#signal);
+  }
+
+  /** The attachment that serves a workload, with the Mountpoint Pod's name. */
+  async served(uid: string): Promise<{ attachment: string; pod: string }> {
+    return this.attachments.until((list) => {
+      for (const { metadata, spec } of list.values()) {
+        for (const [pod, entries] of Object.entries(spec.mountpointS3PodAttachments)) {
+          const found = entries.some((entry) => entry.workloadPodUID === uid);
+          if (found) return { attachment: metadata.name, pod };
+        }
+      }
+      return undefined;
+    }, this.#signal);
+  }
+
+  async marked(pod: string): Promise<void> {
+    const key = `${MOUNTPOINTS}/${pod}`;
+    await this.mountpointPods.until(
+      (list) => list.get(key)?.metadata?.annotations?.[`${DRIVER_NAME}/needs-unmount`],
+      this.#signal,
+    );
+  }
+
+  async nothingIsLeft(): Promise<void> {
+    await this.attachments.until(isEmpty, this.#signal);
+    await this.mountpointPods.until(isEmpty, this.#signal);
+  }
+}
+
+export function claimNameOf(volume: string): string {
+  return `claim-${volume}`.slice(0, 253);
+}
+
+function isEmpty(list: { values(): Iterable<unknown> }): true | undefined {
+  const [first] = list.values();
+  return first === undefined ? true : undefined;
+}

@@ -1,0 +1,202 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { PODS } from "../../src/kube/resource.ts";
+import { WatchedList } from "../../src/kube/watched-list.ts";
+import { startReconciler } from "../../src/reconciler/run.ts";
+import { ATTACHMENTS } from "../../src/volume/attachment.ts";
+import { mountpointPodNameOf } from "../../src/volume/names.ts";
+import { CuttableLine, installChart } from "./control-plane.ts";
+import type { InstalledChart } from "./control-plane.ts";
+import { Bench, MOUNTPOINTS, NODE, log } from "./objects.ts";
+
+const stop = new AbortController();
+const { signal } = stop;
+const TIMEOUT = { timeout: 60_000 };
+
+let chart: InstalledChart;
+let bench: Bench;
+let line: CuttableLine;
+let reconciling: Promise<void>;
+let controller: KubeClient;
+
+before(async () => {
+  chart = await installChart();
+  bench = new Bench(chart.admin, signal);
+  await bench.start();
+  const access = chart.accessOf("s3-csi-driver-controller-sa");
+  line = new CuttableLine(access.server);
+  controller = new KubeClient(await line.access(access));
+  reconciling = startReconciler(
+    {
+      client: controller,
+      namespace: MOUNTPOINTS,
+      image: "s3csi:test",
+      imagePullPolicy: "Never",
+      priorityClassName: "mount-s3-critical",
+      driverVersion: "0.1.0+test",
+      instance: "controller-0",
+      log,
+    },
+    signal,
+  );
+}, TIMEOUT);
+
+after(async () => {
+  stop.abort();
+  await reconciling;
+  controller[Symbol.dispose]();
+  await line[Symbol.asyncDispose]();
+  await chart[Symbol.asyncDispose]();
+});
+
+test(
+  "a workload gets a Mountpoint Pod and then an attachment, a second shares",
+  TIMEOUT,
+  async () => {
+    await bench.volume("pv-life", ["allow-delete", "uid=7"]);
+    const first = await bench.workload("first", "pv-life");
+    const { pod, attachment } = await bench.served(first);
+    assert.equal(pod, mountpointPodNameOf(first, "pv-life"));
+    const created = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: pod }, signal);
+    assert.equal(created.spec?.priorityClassName, "mount-s3-critical");
+    assert.equal(created.spec?.nodeName, undefined, "the scheduler binds it");
+    await bench.runMountpointPod(pod);
+
+    const second = await bench.workload("second", "pv-life");
+    assert.deepEqual(await bench.served(second), { pod, attachment });
+    const stored = await chart.admin.get(ATTACHMENTS, { name: attachment }, signal);
+    assert.equal(stored.spec.mountOptions, "allow-delete,uid=7");
+    assert.equal(stored.spec.volumeID, "pv-life-handle");
+    assert.equal(stored.spec.nodeName, NODE);
+
+    await bench.removeWorkload("first");
+    await bench.attachments.until((list) => {
+      const listed = list.get(attachment)?.spec.mountpointS3PodAttachments[pod];
+      return listed?.length === 1 ? true : undefined;
+    }, signal);
+    await bench.removeWorkload("second");
+    await bench.marked(pod);
+    await bench.endMountpointPod(pod, "Succeeded");
+    await bench.nothingIsLeft();
+  },
+);
+
+test("a PV with a name of 253 characters works", TIMEOUT, async () => {
+  const name = "p".repeat(253);
+  await bench.volume(name);
+  const uid = await bench.workload("long", name);
+  const { pod } = await bench.served(uid);
+  await bench.removeWorkload("long");
+  await bench.mountpointPods.until(
+    (list) => !list.get(`${MOUNTPOINTS}/${pod}`) || undefined,
+    signal,
+  );
+  await bench.nothingIsLeft();
+});
+
+test("a Mountpoint Pod that fails or vanishes gets a successor", TIMEOUT, async () => {
+  await bench.volume("pv-succession");
+  const uid = await bench.workload("survivor", "pv-succession");
+  const { pod, attachment } = await bench.served(uid);
+  const moved = (from: string) =>
+    bench.attachments.until((list) => {
+      const listed = list.get(attachment)?.spec.mountpointS3PodAttachments ?? {};
+      const [next = from] = Object.keys(listed);
+      return next === from ? undefined : next;
+    }, signal);
+  await bench.runMountpointPod(pod);
+  await bench.endMountpointPod(pod, "Failed");
+  const successor = await moved(pod);
+  assert.equal(successor, mountpointPodNameOf(uid, "pv-succession", 1));
+  const place = { namespace: MOUNTPOINTS, name: successor };
+  await chart.admin.delete(PODS, place, { gracePeriodSeconds: 0 }, signal);
+  const third = await moved(successor);
+  assert.equal(third, mountpointPodNameOf(uid, "pv-succession", 2));
+  await bench.removeWorkload("survivor");
+  await bench.nothingIsLeft();
+});
+
+test("every scalar field of an attachment can be selected", TIMEOUT, async () => {
+  await bench.volume("pv-select", ["read-only"]);
+  const uid = await bench.workload("selected", "pv-select");
+  const { attachment } = await bench.served(uid);
+  const node = new KubeClient(chart.accessOf("s3-csi-driver-sa"));
+  const fields = {
+    nodeName: NODE,
+    persistentVolumeName: "pv-select",
+    volumeID: "pv-select-handle",
+    mountOptions: "read-only",
+    workloadFSGroup: "",
+    authenticationSource: "driver",
+    workloadNamespace: "",
+    workloadServiceAccountName: "",
+  };
+  for (const [field, value] of Object.entries(fields)) {
+    const select = (what: string) =>
+      node.list(ATTACHMENTS, { fieldSelector: `spec.${field}=${what}` }, signal);
+    const found = (await select(value)).items.map((item) => item.metadata.name);
+    assert.deepEqual(found, [attachment], field);
+    assert.equal((await select("other")).items.length, 0, field);
+  }
+  await bench.removeWorkload("selected");
+  await bench.nothingIsLeft();
+  node[Symbol.dispose]();
+});
+
+test("the node service may read its own things, and no other pods", TIMEOUT, async () => {
+  using node = new KubeClient(chart.accessOf("s3-csi-driver-sa"));
+  await node.list(PODS, { namespace: MOUNTPOINTS }, signal);
+  await assert.rejects(node.list(PODS, {}, signal), { kind: "denied" });
+  await assert.rejects(controller.list(PODS, { namespace: "x" }, AbortSignal.abort()));
+  const place = { namespace: "default", name: "x" };
+  await assert.rejects(controller.delete(PODS, place, {}, signal), { kind: "denied" });
+});
+
+test("a line that is cut while things happen is caught up with", TIMEOUT, async () => {
+  await bench.volume("pv-cut");
+  const first = await bench.workload("cut-1", "pv-cut");
+  await bench.served(first);
+  line.cut();
+  await bench.removeWorkload("cut-1");
+  const second = await bench.workload("cut-2", "pv-cut");
+  line.mend();
+  await bench.served(second);
+  await bench.removeWorkload("cut-2");
+  await bench.nothingIsLeft();
+});
+
+test("a version that the API server has forgotten is listed anew", TIMEOUT, async () => {
+  const versions: string[] = [];
+  const list = new WatchedList({
+    client: {
+      list: (resource, selection, s) => chart.admin.list(resource, selection, s),
+      watch: (resource, selection, s) => {
+        versions.push(selection.resourceVersion);
+        const resourceVersion = versions.length === 1 ? "1" : selection.resourceVersion;
+        return chart.admin.watch(resource, { ...selection, resourceVersion }, s);
+      },
+    },
+    resource: ATTACHMENTS, // their cache begins with the CRD, long after version 1
+    project: ({ spec }) => spec.persistentVolumeName,
+    log,
+    backOffMs: 10,
+  });
+  const own = new AbortController();
+  const following = list.start(own.signal);
+  await list.synced;
+  await bench.volume("pv-old");
+  const { attachment } = await bench.served(await bench.workload("after-410", "pv-old"));
+  await list.until((attachments) => attachments.get(attachment), signal);
+  own.abort();
+  await following;
+  assert(versions.length >= 2, "the first watch was refused");
+  await bench.removeWorkload("after-410");
+  await bench.nothingIsLeft();
+});
+
+test("the chart upgrades in place and lints", TIMEOUT, async () => {
+  const dir = `${import.meta.dirname}/../../deploy/chart`;
+  await chart.helm("lint", dir);
+  await chart.helm("upgrade", "s3csi", dir, "--set", "node.logLevel=5");
+});

@@ -1,0 +1,199 @@
+import { Failure } from "../../src/base/failure.ts";
+import type { Cluster } from "../../src/reconciler/cluster.ts";
+import type { Attachment, MountpointPod, Workload } from "../../src/reconciler/facts.ts";
+import type { World } from "../../src/reconciler/world.ts";
+import { attachmentSpecOf } from "../../src/volume/attachment.ts";
+import type { Attachments } from "../../src/volume/attachment.ts";
+
+type Names = ReadonlySet<string>;
+type Tell<V> = (world: World, key: string, now: V | undefined, before: V | undefined) => Names;
+
+/** One event of one watch. */
+export interface Change {
+  readonly kind: "workload" | "pod" | "attachment";
+  readonly tell: (world: World) => Names;
+}
+
+const TELL = {
+  workload: (world: World, _key: string, now?: Workload, before?: Workload) =>
+    world.workloadChanged(now, before),
+  pod: (world: World, key: string, now?: MountpointPod, before?: MountpointPod) =>
+    world.podChanged(key, now, before),
+  attachment: (world: World, key: string, now?: Attachment, before?: Attachment) =>
+    world.attachmentChanged(key, now, before),
+};
+
+/** An API server in memory, with its rules: unique names, UIDs, resourceVersions, preconditions. */
+export class ModelApi {
+  readonly workloads = new Map<string, Workload>();
+  readonly pods = new Map<string, MountpointPod>();
+  readonly attachments = new Map<string, Attachment>();
+  readonly changes: Change[] = [];
+  nowMs = 1_000_000_000_000;
+  #count = 0;
+  /** What must not happen on the way either, counted. */
+  readonly harm = { markedInUse: 0, droppedLive: 0, needlessSuccessor: 0 };
+
+  nextUid(kind: string): string {
+    this.#count += 1;
+    return `${kind}-${this.#count}`;
+  }
+
+  putWorkload(workload: Workload): void {
+    this.#put("workload", TELL.workload, this.workloads, workload.uid, workload);
+  }
+
+  removeWorkload(uid: string): void {
+    this.#put("workload", TELL.workload, this.workloads, uid, undefined);
+  }
+
+  putPod(pod: MountpointPod): void {
+    this.#put("pod", TELL.pod, this.pods, pod.name, pod);
+  }
+
+  removePod(name: string): void {
+    this.#put("pod", TELL.pod, this.pods, name, undefined);
+  }
+
+  /** What a list shows: everything there is, as if it had just appeared. */
+  *listed(): Generator<Change, void, undefined> {
+    for (const [key, now] of this.workloads) {
+      yield { kind: "workload", tell: (world) => TELL.workload(world, key, now) };
+    }
+    for (const [key, now] of this.pods) {
+      yield { kind: "pod", tell: (world) => TELL.pod(world, key, now) };
+    }
+    for (const [key, now] of this.attachments) {
+      yield { kind: "attachment", tell: (world) => TELL.attachment(world, key, now) };
+    }
+  }
+
+  /** The calls of the reconciler, atomic each, with a gate that may hold or break every one. */
+  cluster(gate: <T>(call: () => T) => Promise<T>, driverVersion: string): Cluster {
+    return {
+      findAttachment: (name) => gate(() => this.attachments.get(name)),
+      findPod: (name) => gate(() => this.pods.get(name)),
+      liveUids: (nodeName) =>
+        gate(() => {
+          const all = Array.from(this.workloads.values());
+          const live = all.filter((w) => w.nodeName === nodeName && !w.ended);
+          return new Set(live.map((w) => w.uid));
+        }),
+      createPod: ({ name, generation, workloadUid }, attachment) =>
+        gate(() => {
+          if (this.pods.has(name)) return;
+          if (generation > 0 && this.#isServed(attachment)) this.harm.needlessSuccessor += 1;
+          this.putPod({
+            name,
+            uid: this.nextUid("pod"),
+            createdMs: this.nowMs,
+            scheduled: false,
+            finished: false,
+            terminating: false,
+            needsUnmount: false,
+            noNewWorkload: false,
+            driverVersion,
+            attachment,
+            generation,
+            workloadUid,
+          });
+        }),
+      markPod: ({ name, uid }) =>
+        gate(() => {
+          const pod = this.#podOf(name, uid);
+          if (pod === undefined || pod.needsUnmount) return;
+          if (this.#isInUse(name)) this.harm.markedInUse += 1;
+          this.putPod({ ...pod, needsUnmount: true });
+        }),
+      deletePod: ({ name, uid }) =>
+        gate(() => {
+          const pod = this.#podOf(name, uid);
+          if (pod === undefined) return;
+          if (pod.scheduled && !pod.finished) this.putPod({ ...pod, terminating: true });
+          else this.removePod(name);
+        }),
+      createAttachment: (name, key, attachments) =>
+        gate(() => {
+          if (this.attachments.has(name)) throw new Failure("stale", "exists");
+          this.#putAttachment(name, this.nextUid("s3pa"), attachmentSpecOf(key, attachments));
+        }),
+      updateAttachment: (attachment, attachments) =>
+        gate(() => {
+          const { name, uid, spec } = this.#unchanged(attachment);
+          this.#countDropped(attachment, attachments);
+          this.#putAttachment(name, uid, { ...spec, mountpointS3PodAttachments: attachments });
+        }),
+      deleteAttachment: (attachment) =>
+        gate(() => {
+          if (!this.attachments.has(attachment.name)) return;
+          this.#unchanged(attachment);
+          this.#countDropped(attachment, {});
+          this.#put("attachment", TELL.attachment, this.attachments, attachment.name, undefined);
+        }),
+    };
+  }
+
+  #podOf(name: string, uid: string): MountpointPod | undefined {
+    const pod = this.pods.get(name);
+    if (pod !== undefined && pod.uid !== uid) throw new Failure("stale", "another UID");
+    return pod;
+  }
+
+  #unchanged({ name, uid, resourceVersion }: Attachment): Attachment {
+    const stored = this.attachments.get(name);
+    if (stored === undefined) throw new Failure("absent", "no such attachment");
+    if (stored.uid !== uid || stored.resourceVersion !== resourceVersion) {
+      throw new Failure("stale", "changed meanwhile");
+    }
+    return stored;
+  }
+
+  #isLive(uid: string): boolean {
+    const workload = this.workloads.get(uid);
+    return workload !== undefined && !workload.ended;
+  }
+
+  #isInUse(podName: string): boolean {
+    const lists = Array.from(this.attachments.values(), ({ spec }) => spec);
+    const entries = lists.flatMap((spec) => spec.mountpointS3PodAttachments[podName] ?? []);
+    return entries.some((entry) => this.#isLive(entry.workloadPodUID));
+  }
+
+  #isServed(name: string): boolean {
+    const listed = this.attachments.get(name)?.spec.mountpointS3PodAttachments ?? {};
+    return Object.keys(listed).some((podName) => {
+      const pod = this.pods.get(podName);
+      return pod !== undefined && !pod.finished && !pod.terminating && !pod.needsUnmount;
+    });
+  }
+
+  #countDropped({ spec }: Attachment, next: Attachments): void {
+    const kept = new Set(Object.values(next).flatMap((list) => list.map((e) => e.workloadPodUID)));
+    for (const { workloadPodUID: uid } of Object.values(spec.mountpointS3PodAttachments).flat()) {
+      if (this.#isLive(uid) && !kept.has(uid)) this.harm.droppedLive += 1;
+    }
+  }
+
+  #putAttachment(name: string, uid: string, spec: Attachment["spec"]): void {
+    const resourceVersion = this.nextUid("rv");
+    this.#put("attachment", TELL.attachment, this.attachments, name, {
+      name,
+      uid,
+      resourceVersion,
+      spec,
+    });
+  }
+
+  #put<V>(
+    kind: Change["kind"],
+    tell: Tell<V>,
+    map: Map<string, V>,
+    key: string,
+    now: V | undefined,
+  ): void {
+    const before = map.get(key);
+    if (now === undefined) map.delete(key);
+    else map.set(key, now);
+    this.changes.push({ kind, tell: (world) => tell(world, key, now, before) });
+  }
+}
