@@ -97,7 +97,8 @@ function disturbPod(api: ModelApi, a: number, b: number): void {
   const all = Array.from(api.pods.values());
   const pod = all[a % Math.max(1, all.length)];
   if (pod === undefined) return;
-  if (b % 6 < 2) api.putPod({ ...pod, scheduled: true });
+  if (b % 6 === 0) api.putPod({ ...pod, scheduled: true });
+  else if (b % 6 === 1) api.putPod({ ...pod, scheduled: true, started: true });
   else if (b % 6 === 2) api.putPod({ ...pod, finished: true });
   else if (b % 6 === 3) api.putPod({ ...pod, terminating: true });
   else if (b % 6 === 4) api.removePod(pod.name);
@@ -130,7 +131,7 @@ async function settle(api: ModelApi, replicas: readonly Replica[]): Promise<void
 function nodesAct(api: ModelApi): void {
   for (const pod of api.pods.values()) {
     if (pod.terminating) api.removePod(pod.name);
-    else if (!pod.scheduled) api.putPod({ ...pod, scheduled: true });
+    else if (!pod.scheduled) api.putPod({ ...pod, scheduled: true, started: true });
     else if (pod.needsUnmount && !pod.finished) api.putPod({ ...pod, finished: true });
   }
 }
