@@ -8,8 +8,9 @@ import { join } from "node:path";
 export const CACHE_ROOT = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "s3csi");
 
 /**
- * The directory `name` as it is defined by `key`, made on the first call. It appears by rename, whole
- * or not at all, so a killed build leaves nothing that looks finished and two clones can't clash.
+ * The directory `name` as it is defined by `key`, made on the first call. It appears by rename,
+ * whole or not at all, so a killed build leaves nothing that looks finished and two clones can't
+ * clash.
  */
 export async function cached(
   name: string,

@@ -8,7 +8,9 @@ import { run } from "./run.ts";
 const KUBERNETES_VERSION = "v1.36.3";
 const GO_NEEDED = [1, 26] as const;
 
-/** A tools-only Go module in tools/programs/: its go.mod pins what is built, its go.sum the bytes. */
+/**
+ * A tools-only Go module in tools/programs/: its go.mod pins what is built, its go.sum the bytes.
+ */
 interface Group {
   readonly module: string;
   /** Program name → import path. */

@@ -6,8 +6,8 @@ export function seconds(ms: number): string {
 }
 
 /**
- * Runs one long step and says so: a line when it starts, one when it ends with its time, and while it
- * lasts one every 15 s (on a terminal: one line, rewritten) with whatever `status` has to tell.
+ * Runs one long step and says so: a line when it starts, one when it ends with its time, and while
+ * it lasts one every 15 s (on a terminal: one line, rewritten) with whatever `status` has to tell.
  */
 export async function step<T>(
   title: string,
@@ -39,7 +39,9 @@ export async function step<T>(
   }
 }
 
-/** The end of every tool: one clear line for what the user can mend, a stack for what is our bug. */
+/**
+ * The end of every tool: one clear line for what the user can mend, a stack for what is our bug.
+ */
 export async function toolMain(work: () => Promise<void>): Promise<void> {
   try {
     await work();

@@ -11,7 +11,9 @@ export interface RunOptions extends Pick<SpawnOptions, "cwd" | "env"> {
 
 const KEPT_LINES = 40;
 
-/** Runs a program to its end and gives its stdout; a non-zero end is an error with its last words. */
+/**
+ * Runs a program to its end and gives its stdout; a non-zero end is an error with its last words.
+ */
 export async function run(
   program: string,
   args: readonly string[],
@@ -40,4 +42,25 @@ export async function run(
   });
   if (status === 0) return Buffer.concat(out).toString();
   throw new Error(`${program} ${args.join(" ")}: ended with ${status}\n${kept.join("\n")}`);
+}
+
+/** The first line of a program's stdout that matches; the program is ended then. */
+export async function firstLine(
+  program: string,
+  args: readonly string[],
+  pattern: RegExp,
+  timeoutMs: number,
+): Promise<string> {
+  const child = spawn(program, args, {
+    stdio: ["ignore", "pipe", "inherit"],
+    timeout: timeoutMs,
+  });
+  try {
+    for await (const line of createInterface({ input: child.stdout })) {
+      if (pattern.test(line)) return line;
+    }
+  } finally {
+    child.kill();
+  }
+  throw new Error(`${program} ${args.join(" ")}: no line with ${pattern} within ${timeoutMs} ms`);
 }

@@ -21,7 +21,7 @@ export class SystemError extends Error {
  * Binds one C function by its prototype, e.g. `int umount2(const char *target, int flags)`.
  * koffi knows no ssize_t: write `long`. Calls are synchronous: short system calls only.
  */
-// oxlint-disable-next-line typescript/no-explicit-any -- koffi's own type: C has no static shape here
+// oxlint-disable-next-line typescript/no-explicit-any -- koffi's own type: C has no shape here
 export function bind(prototype: string): (...args: any[]) => any {
   return libc.func(prototype);
 }

@@ -107,6 +107,7 @@ function apiServerArgs(pki: string, { address, advertised }: ControlPlaneOptions
     `--kubelet-client-certificate=${pki}/apiserver-kubelet.crt`,
     `--kubelet-client-key=${pki}/apiserver-kubelet.key`,
     `--kubelet-certificate-authority=${pki}/ca.crt`,
+    "--kubelet-preferred-address-types=InternalIP",
     `--service-account-key-file=${pki}/service-account.pub`,
     `--service-account-signing-key-file=${pki}/service-account.key`,
     "--service-account-issuer=https://kubernetes.default.svc",

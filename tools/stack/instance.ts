@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { existsSync } from "node:fs";
 import { mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ToolError } from "../progress.ts";
@@ -15,7 +16,9 @@ const OWNER = "owner.json";
 const DRAFT = ".claim-";
 const DRAFT_NAME = /^\.claim-(\d+)-(\d+)-/;
 
-/** A claimed directory, and a loopback address that no other instance uses: no port is ever guessed. */
+/**
+ * A claimed directory, and a loopback address that no other instance uses: no port is ever guessed.
+ */
 export interface Instance extends AsyncDisposable {
   readonly name: string;
   readonly dir: string;
@@ -68,6 +71,11 @@ async function claim(name: string, address: string): Promise<Instance | undefine
   return { name, dir, address, [Symbol.asyncDispose]: () => remove(dir) };
 }
 
+/** The host's end of an instance's network, where it has one; at most 15 characters. */
+export function linkOf(instanceName: string): string {
+  return `s3csi-${instanceName}`.slice(0, 15);
+}
+
 /** Clears away the instances whose runner is gone, however it ended. */
 export async function reapDead(): Promise<void> {
   const names = await readdir(STATE_ROOT).catch(() => []);
@@ -88,6 +96,8 @@ async function remove(dir: string): Promise<void> {
     }
   }
   await waitUntilGone(() => processesOf(`${MARK}=${dir}`));
+  const link = `/sys/class/net/${linkOf(basename(dir))}`;
+  await waitUntilGone(async () => (existsSync(link) ? [link] : [])); // the kernel takes its time
   await removeCgroups(basename(dir));
   await rm(dir, { recursive: true, force: true });
 }

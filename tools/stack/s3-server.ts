@@ -25,16 +25,18 @@ export interface S3Server extends S3Access, AsyncDisposable {
 export async function startS3Server(): Promise<S3Server> {
   await using owned = new AsyncDisposableStack();
   const instance = owned.use(await claimSlot());
-  const server = owned.use(await startS3In(instance, instance.address));
+  const dir = await programs("versitygw");
+  const server = owned.use(await startS3In(instance, instance.address, [], dir));
   const all = owned.move();
   return { ...server, [Symbol.asyncDispose]: () => all.disposeAsync() };
 }
 
-/** The same as a part of a larger stack: `wrapper` enters its namespaces. */
+/** The same as a part of a larger stack: `wrapper` enters its namespaces, `dir` has the program. */
 export async function startS3In(
   instance: Instance,
   address: string,
-  wrapper: readonly string[] = [],
+  wrapper: readonly string[],
+  dir: string,
 ): Promise<S3Server> {
   const access: S3Access = {
     endpoint: `http://${address}:${PORT}`,
@@ -48,7 +50,7 @@ export async function startS3In(
     instance,
     wrapper,
     name: "versitygw",
-    program: join(await programs("versitygw"), "versitygw"),
+    program: join(dir, "versitygw"),
     args: ["--port", `${address}:${PORT}`, "--region", access.region, "--quiet", "posix", data],
     env: { ROOT_ACCESS_KEY: access.accessKeyId, ROOT_SECRET_KEY: access.secretAccessKey },
   });

@@ -1,11 +1,12 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { EventEmitter, once } from "node:events";
+import { EventEmitter } from "node:events";
 import { createWriteStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { MARK } from "./instance.ts";
 import type { Instance } from "./instance.ts";
+import { onlyChildOf } from "./processes.ts";
 
 const RETRY_MS = 20;
 const LAST_LINES = 25;
@@ -29,10 +30,12 @@ export class Service implements AsyncDisposable {
   readonly #lines = new EventEmitter<{ line: [string] }>();
   readonly #last: string[] = [];
   readonly #logFile: string;
+  readonly #wrapped: boolean;
 
   constructor(options: ServiceOptions) {
     const { instance, name, program, args, env, wrapper = [] } = options;
     this.name = name;
+    this.#wrapped = wrapper.length > 0;
     this.#logFile = `${instance.dir}/${name}.log`;
     const command = ["--pdeathsig", "KILL", "--", ...wrapper, program, ...args];
     this.#child = spawn("setpriv", command, {
@@ -88,8 +91,18 @@ export class Service implements AsyncDisposable {
     }
   }
 
+  /** The program's own pid: that of the wrapper's child where there is a wrapper. */
+  async programPid(): Promise<number> {
+    return this.#wrapped ? onlyChildOf(this.pid) : this.pid;
+  }
+
+  /** A wrapper ends with its program, but a killed wrapper would leave it running. */
   async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
-    this.#child.kill(signal);
+    try {
+      process.kill(await this.programPid(), signal);
+    } catch {
+      // it has ended already
+    }
     await this.ended;
   }
 
@@ -104,11 +117,18 @@ export class Service implements AsyncDisposable {
     this.#lines.emit("line", line);
   }
 
-  async #match(pattern: RegExp, signal: AbortSignal): Promise<string> {
-    for (;;) {
-      const [line] = (await once(this.#lines, "line", { signal })) as [string];
-      if (pattern.test(line)) return line;
-    }
+  /** A listener, not a loop over once(): lines of one chunk come within one turn. */
+  #match(pattern: RegExp, signal: AbortSignal): Promise<string> {
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    const listen = (line: string) => {
+      if (pattern.test(line)) resolve(line);
+    };
+    this.#lines.on("line", listen);
+    signal.addEventListener("abort", () => {
+      this.#lines.off("line", listen);
+      reject(new Error("no such line"));
+    });
+    return promise;
   }
 
   async #failOnEnd(): Promise<never> {

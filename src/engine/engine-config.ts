@@ -1,0 +1,17 @@
+export interface EngineConfig {
+  /** Empty, or ends with a slash: the part of the bucket that is served. */
+  readonly prefix: string;
+  readonly readOnly: boolean;
+  readonly allowDelete: boolean;
+  readonly allowOverwrite: boolean;
+  readonly uid: number;
+  readonly gid: number;
+  readonly directoryMode: number;
+  readonly fileMode: number;
+  readonly metadataTtlMs: number;
+  readonly negativeTtlMs: number;
+  readonly readPartSizeBytes: number;
+  readonly writePartSizeBytes: number;
+  /** For data on its way: windows of readers, parts of writers. */
+  readonly memoryBytes: number;
+}

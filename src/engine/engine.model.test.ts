@@ -1,0 +1,280 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import { Failure } from "../base/failure.ts";
+import { MemoryStore } from "../s3/memory-store.ts";
+import { Engine } from "./engine.ts";
+import type { Inode } from "./inode.ts";
+import { ROOT_NODEID } from "./inode-table.ts";
+import { PosixFailure } from "./posix-failure.ts";
+
+const O_WRONLY_TRUNC = 0o1001;
+const PID = 42;
+const PART_BYTES = 16; // small, so that a short content is many parts
+
+type Path = readonly string[];
+interface Operation {
+  readonly do: "write" | "read" | "mkdir" | "rmdir" | "unlink" | "list" | "put" | "delete";
+  readonly path: Path;
+  readonly sizeBytes: number;
+}
+type Outcome = string;
+
+/** The one definition of right: all keys and all local directories; everything else is derived. */
+class Model {
+  readonly objects = new Map<string, string>();
+  readonly localDirs = new Set<string>();
+
+  run({ do: verb, path, sizeBytes }: Operation, content: string): Outcome {
+    const key = path.join("/");
+    if (verb === "put") {
+      if (!this.localDirs.has(key)) this.objects.set(key, content);
+      return "ok";
+    }
+    if (verb === "delete") {
+      this.objects.delete(key);
+      return "ok";
+    }
+    const parentKind = this.#walk(path.slice(0, -1));
+    if (parentKind !== "directory") return parentKind === "file" ? "ENOTDIR" : "absent";
+    const kind = this.#visit(key);
+    switch (verb) {
+      case "list":
+        return kind === "directory" ? this.#list(key) : kind === "file" ? "ENOTDIR" : "absent";
+      case "read":
+        if (kind !== "file") return kind === "directory" ? "EISDIR" : "absent";
+        return this.objects.get(key) ?? "";
+      case "write":
+        if (kind === "directory") return "EISDIR";
+        this.objects.set(key, content.slice(0, sizeBytes));
+        for (let n = 1; n < path.length; n++) this.localDirs.delete(path.slice(0, n).join("/"));
+        return "ok";
+      case "mkdir":
+        if (kind !== undefined) return "conflict";
+        this.localDirs.add(key);
+        return "ok";
+      case "rmdir":
+        return this.#rmdir(key, kind);
+      case "unlink":
+        if (kind !== "file") return kind === "directory" ? "EISDIR" : "absent";
+        this.objects.delete(key);
+        return "ok";
+      default:
+        return verb satisfies never;
+    }
+  }
+
+  #rmdir(key: string, kind: string | undefined): Outcome {
+    if (kind !== "directory") return kind === "file" ? "ENOTDIR" : "absent";
+    if (!this.localDirs.has(key)) return "EPERM";
+    const hasChild = [...this.localDirs].some(
+      (dir) => dir.slice(0, dir.lastIndexOf("/")) === key && dir.includes("/"),
+    );
+    if (hasChild) return "ENOTEMPTY";
+    this.localDirs.delete(key);
+    return "ok";
+  }
+
+  #walk(path: Path): "directory" | "file" | undefined {
+    let kind: "directory" | "file" | undefined = "directory";
+    for (let n = 1; n <= path.length; n++) {
+      if (kind !== "directory") return kind;
+      kind = this.#visit(path.slice(0, n).join("/"));
+    }
+    return kind;
+  }
+
+  /** What a lookup sees; a local directory that S3 has too is no longer a local one. */
+  #visit(key: string): "directory" | "file" | undefined {
+    if (key === "") return "directory";
+    if ([...this.objects.keys()].some((other) => other.startsWith(`${key}/`))) {
+      this.localDirs.delete(key);
+      return "directory";
+    }
+    if (this.objects.has(key)) return "file";
+    return this.localDirs.has(key) ? "directory" : undefined;
+  }
+
+  #list(key: string): string {
+    const prefix = key === "" ? "" : `${key}/`;
+    const below = (paths: Iterable<string>) =>
+      [...paths].filter((path) => path.startsWith(prefix)).map((path) => path.slice(prefix.length));
+    const names = new Set(below(this.objects.keys()).map((rest) => rest.split("/")[0] ?? ""));
+    for (const rest of below(this.localDirs)) if (!rest.includes("/")) names.add(rest);
+    return [...names].toSorted((left, right) => (left < right ? -1 : 1)).join(",");
+  }
+}
+
+/** Plays the kernel: walks, counts what it was told, forgets it again. */
+class Driver {
+  readonly store = new MemoryStore();
+  readonly engine = new Engine(this.store, {
+    prefix: "",
+    readOnly: false,
+    allowDelete: true,
+    allowOverwrite: true,
+    uid: 0,
+    gid: 0,
+    directoryMode: 0o755,
+    fileMode: 0o644,
+    metadataTtlMs: 0,
+    negativeTtlMs: 0,
+    readPartSizeBytes: PART_BYTES,
+    writePartSizeBytes: PART_BYTES,
+    memoryBytes: 1 << 20,
+  });
+  readonly #held: Inode[] = [];
+
+  async run(operation: Operation, content: string, isLocalDir: boolean): Promise<Outcome> {
+    const { do: verb, path } = operation;
+    const key = path.join("/");
+    if (verb === "put" || verb === "delete") {
+      if (verb === "delete") await this.store.delete(key);
+      else if (!isLocalDir) await this.store.put(key, Buffer.from(content));
+      return "ok";
+    }
+    try {
+      const parent = await this.#walk(path.slice(0, -1));
+      return await this.#act(operation, parent, path.at(-1) ?? "", content);
+    } catch (error) {
+      if (error instanceof PosixFailure) return error.code;
+      if (error instanceof Failure) return error.kind;
+      throw error;
+    }
+  }
+
+  forgetAll(): void {
+    for (const inode of this.#held.splice(0)) this.engine.table.forget(inode.nodeid, 1);
+  }
+
+  async #act(
+    operation: Operation,
+    parent: number,
+    name: string,
+    content: string,
+  ): Promise<Outcome> {
+    const { engine } = this;
+    switch (operation.do) {
+      case "mkdir":
+        this.#hold(await engine.makeDirectory(parent, name));
+        return "ok";
+      case "rmdir":
+        await engine.removeDirectory(parent, name);
+        return "ok";
+      case "unlink":
+        await engine.unlink(parent, name);
+        return "ok";
+      case "list": {
+        const handle = engine.openDirectory(await this.#enter(parent, name));
+        const { items } = await engine.listDirectory(handle, true);
+        engine.releaseDirectory(handle);
+        return items.map((item) => item.name).join(",");
+      }
+      case "read":
+        return this.#read(await this.#enter(parent, name));
+      case "write":
+        return this.#write(parent, name, content.slice(0, operation.sizeBytes));
+      case "put":
+      case "delete":
+        return "ok"; // done behind the engine's back
+      default:
+        return operation.do satisfies never;
+    }
+  }
+
+  async #read(nodeid: number): Promise<string> {
+    const { handle } = await this.engine.open(nodeid, 0, PID);
+    let text = "";
+    for (;;) {
+      const lent = await this.engine.read(handle, text.length, 7);
+      if (lent.chunks.length === 0) break;
+      text += Buffer.concat(lent.chunks).toString();
+      lent.release();
+    }
+    await this.engine.release(handle);
+    return text;
+  }
+
+  async #write(parent: number, name: string, content: string): Promise<string> {
+    const known = await this.engine.lookup(parent, name);
+    const opened =
+      known === undefined
+        ? await this.#create(parent, name)
+        : await this.engine.open(this.#hold(known).nodeid, O_WRONLY_TRUNC, PID);
+    for (let at = 0; at < content.length; at += 11) {
+      const piece = Buffer.from(content.slice(at, at + 11));
+      assert.equal(await this.engine.write(opened.handle, at, piece), piece.length);
+    }
+    await this.engine.flush(opened.handle, PID);
+    await this.engine.release(opened.handle);
+    return "ok";
+  }
+
+  async #create(parent: number, name: string) {
+    const { inode, opened } = await this.engine.create(parent, name, O_WRONLY_TRUNC, PID);
+    this.#hold(inode);
+    return opened;
+  }
+
+  async #walk(path: Path): Promise<number> {
+    let nodeid = ROOT_NODEID;
+    for (const name of path) nodeid = await this.#enter(nodeid, name);
+    return nodeid;
+  }
+
+  async #enter(parent: number, name: string): Promise<number> {
+    const inode = await this.engine.lookup(parent, name);
+    if (inode === undefined) throw new Failure("absent", name);
+    return this.#hold(inode).nodeid;
+  }
+
+  #hold(inode: Inode): Inode {
+    inode.lookups += 1;
+    this.#held.push(inode);
+    return inode;
+  }
+}
+
+// A small alphabet on purpose: a file and a directory of one name are the interesting part.
+const operation: fc.Arbitrary<Operation> = fc.record({
+  do: fc.constantFrom(
+    "write",
+    "write",
+    "read",
+    "mkdir",
+    "rmdir",
+    "unlink",
+    "list",
+    "put",
+    "delete",
+  ),
+  path: fc.array(fc.constantFrom("a", "b", "c"), { minLength: 1, maxLength: 3 }),
+  sizeBytes: fc.constantFrom(0, 1, 15, 16, 17, 100),
+});
+
+async function agrees(operations: readonly Operation[]): Promise<void> {
+  const model = new Model();
+  const driver = new Driver();
+  for (const [index, one] of operations.entries()) {
+    const content = `${index}:`.padEnd(100, String(index % 10));
+    const isLocalDir = model.localDirs.has(one.path.join("/"));
+    const want = model.run(one, content);
+    const got = await driver.run(one, content, isLocalDir);
+    assert.equal(got, want, `step ${index}: ${one.do} ${one.path.join("/")}`);
+    assert.deepEqual(
+      driver.store.keys,
+      [...model.objects.keys()].toSorted((l, r) => (l < r ? -1 : 1)),
+    );
+    if (index % 3 === 0) driver.forgetAll();
+  }
+  driver.forgetAll();
+  await new Promise(setImmediate);
+  assert.equal(driver.store.unfinishedUploads, 0);
+  assert.equal(driver.engine.table.size, 1 + model.localDirs.size, "inodes that nobody needs");
+}
+
+test("the engine agrees with the model after every operation, and keeps nothing", async () => {
+  await fc.assert(fc.asyncProperty(fc.array(operation, { maxLength: 30 }), agrees), {
+    numRuns: 300,
+  });
+});

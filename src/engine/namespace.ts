@@ -1,0 +1,113 @@
+import { Failure } from "../base/failure.ts";
+import type { ObjectInfo, ObjectStore } from "../s3/object-store.ts";
+import { DirectorySnapshot } from "./directory-snapshot.ts";
+import { checkName, childPathOf } from "./file-name.ts";
+import type { Inode } from "./inode.ts";
+import type { InodeTable } from "./inode-table.ts";
+import { PosixFailure } from "./posix-failure.ts";
+
+const LIST_PAGE_KEYS = 1000;
+const OPERATION_LIMIT_MS = 120_000;
+
+export interface NamespaceOptions {
+  readonly prefix: string;
+  readonly metadataTtlMs: number;
+}
+
+/** Names to inodes: a tree of directories read out of flat keys, with what is only local. */
+export class Namespace {
+  readonly #store: ObjectStore;
+  readonly #table: InodeTable;
+  readonly #options: NamespaceOptions;
+  readonly #looking = new Map<string, Promise<Inode | undefined>>();
+
+  constructor(store: ObjectStore, table: InodeTable, options: NamespaceOptions) {
+    this.#store = store;
+    this.#table = table;
+    this.#options = options;
+  }
+
+  keyOf(path: string): string {
+    return this.#options.prefix + path;
+  }
+
+  /** The directory behind a nodeid, and the path of a name in it. */
+  resolve(parentNodeid: number, name: string): string {
+    checkName(name);
+    const parent = this.#table.get(parentNodeid);
+    if (parent.kind !== "directory") throw new PosixFailure("ENOTDIR", parent.path);
+    return childPathOf(parent.path, name);
+  }
+
+  /** What is known and still valid, else what S3 says now. Undefined: there is no such thing. */
+  lookup(path: string): Inode | undefined | Promise<Inode | undefined> {
+    const known = this.#table.current(path);
+    if (known?.upload !== undefined) return known;
+    if (known !== undefined && known.validUntilMs > Date.now()) return known;
+    return this.lookupFresh(path);
+  }
+
+  /** Asks S3 whatever we know. Callers for the same path at the same time share one answer. */
+  lookupFresh(path: string): Promise<Inode | undefined> {
+    const underWay = this.#looking.get(path);
+    if (underWay !== undefined) return underWay;
+    const asked = this.#ask(path).finally(() => this.#looking.delete(path));
+    this.#looking.set(path, asked);
+    return asked;
+  }
+
+  async mustExist(path: string): Promise<Inode> {
+    const inode = await this.lookup(path);
+    if (inode === undefined) throw new Failure("absent", `${path} does not exist`);
+    return inode;
+  }
+
+  /** The whole directory as it is now. */
+  async list(directory: Inode): Promise<DirectorySnapshot> {
+    const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
+    const prefix = directory.path === "" ? this.keyOf("") : `${this.keyOf(directory.path)}/`;
+    const snapshot = new DirectorySnapshot(directory.path, prefix, {
+      validUntilMs: Date.now() + this.#options.metadataTtlMs,
+    });
+    let continuationToken: string | undefined;
+    do {
+      const page = await this.#store.list(
+        { prefix, delimiter: "/", keysMax: LIST_PAGE_KEYS, continuationToken },
+        signal,
+      );
+      snapshot.add(page);
+      continuationToken = page.nextToken;
+    } while (continuationToken !== undefined);
+    snapshot.finish(this.#table.localChildren(directory.path));
+    return snapshot;
+  }
+
+  /** A directory shadows a file of the same name; only S3 can say, so both are asked at once. */
+  async #ask(path: string): Promise<Inode | undefined> {
+    const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
+    const key = this.keyOf(path);
+    const under = { prefix: `${key}/`, delimiter: "", keysMax: 1 } as const;
+    const [object, page] = await Promise.all([
+      this.#store.head(key, signal),
+      this.#store.list({ ...under, continuationToken: undefined }, signal),
+    ]);
+    const isDirectory = page.objects.length > 0 || page.prefixes.length > 0;
+    return this.#bind(path, isDirectory ? "directory" : object);
+  }
+
+  #bind(path: string, found: "directory" | ObjectInfo | undefined): Inode | undefined {
+    const known = this.#table.current(path);
+    if (known?.upload !== undefined) return known; // writing began while we asked
+    if (found === undefined) {
+      if (known?.local === true) return known;
+      if (known !== undefined) this.#table.unbind(known);
+      return undefined;
+    }
+    const inode =
+      found === "directory" ? this.#table.bindDirectory(path) : this.#table.bindFile(path, found);
+    inode.validUntilMs = Date.now() + this.#options.metadataTtlMs;
+    // Who asked takes its reference in this turn of the event loop, or does not need one.
+    setImmediate(() => this.#table.prune(inode));
+    return inode;
+  }
+}

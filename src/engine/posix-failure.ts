@@ -1,0 +1,29 @@
+import { Failure } from "../base/failure.ts";
+import type { FailureKind } from "../base/failure.ts";
+
+/** Answers that POSIX tells apart and a FailureKind does not. */
+const KIND = {
+  EBADF: "invalid",
+  EFBIG: "refused",
+  EINVAL: "invalid",
+  EIO: "remote",
+  EISDIR: "conflict",
+  ENAMETOOLONG: "invalid",
+  ENOSYS: "refused",
+  ENOTDIR: "conflict",
+  ENOTEMPTY: "conflict",
+  EPERM: "refused",
+  EROFS: "refused",
+} as const satisfies Record<string, FailureKind>;
+
+export type PosixCode = keyof typeof KIND;
+
+/** A Failure of a file operation whose exact errno is part of the documented semantics. */
+export class PosixFailure extends Failure {
+  readonly code: PosixCode;
+
+  constructor(code: PosixCode, message: string) {
+    super(KIND[code], message);
+    this.code = code;
+  }
+}

@@ -1,0 +1,149 @@
+import type { Buffer } from "node:buffer";
+import { FetchedRange } from "./fetched-range.ts";
+import type { FetchSource } from "./fetched-range.ts";
+
+/** What is read behind a seek that is not followed by a next read stays this small. */
+const FIRST_WINDOW_BYTES = 1 << 20;
+const WINDOW_BYTES_MAX = 64 << 20;
+/** The kernel's parallel readahead arrives a little out of order. */
+const DISORDER_BYTES = 4 << 20;
+
+export interface Lent {
+  readonly chunks: readonly Buffer[];
+  release(): void;
+}
+
+const NOTHING: Lent = { chunks: [], release: () => undefined };
+
+/**
+ * Reads of one open file. Sequential reads are served from a window of ranged GETs that run in
+ * parallel ahead of the reader; it doubles while the reader follows it. A read elsewhere is one
+ * exact GET and leaves the window alone; only a second one behind it moves the window there.
+ * INVARIANT: ranges are adjacent and in order.
+ */
+export class ReadStream {
+  readonly #source: FetchSource;
+  readonly #objectBytes: number;
+  readonly #partSizeBytes: number;
+  #ranges: FetchedRange[] = [];
+  #windowBytes = FIRST_WINDOW_BYTES;
+  #readEndBytes = 0;
+  #strayEndBytes = 0;
+
+  constructor(source: FetchSource, objectBytes: number, partSizeBytes: number) {
+    this.#source = source;
+    this.#objectBytes = objectBytes;
+    this.#partSizeBytes = partSizeBytes;
+  }
+
+  async read(offsetBytes: number, sizeBytes: number): Promise<Lent> {
+    const endBytes = Math.min(offsetBytes + sizeBytes, this.#objectBytes);
+    if (endBytes <= offsetBytes) return NOTHING;
+    if (!this.#isInWindow(offsetBytes)) {
+      if (offsetBytes !== this.#strayEndBytes) return this.#readStray(offsetBytes, endBytes);
+      this.#restart(offsetBytes);
+    }
+    this.#advance(endBytes);
+    return this.#collect(offsetBytes, endBytes);
+  }
+
+  close(): void {
+    for (const range of this.#ranges) range.discard();
+    this.#ranges = [];
+  }
+
+  get #windowStart(): number {
+    return this.#ranges[0]?.offsetBytes ?? -1;
+  }
+
+  get #windowEnd(): number {
+    return this.#ranges.at(-1)?.endBytes ?? -1;
+  }
+
+  #isInWindow(offsetBytes: number): boolean {
+    if (this.#ranges.some((range) => range.failed)) this.close(); // a retry starts afresh
+    if (this.#ranges.length === 0) return false;
+    return offsetBytes >= this.#windowStart && offsetBytes <= this.#windowEnd + DISORDER_BYTES;
+  }
+
+  #restart(offsetBytes: number): void {
+    this.close();
+    this.#windowBytes = FIRST_WINDOW_BYTES;
+    this.#readEndBytes = offsetBytes;
+    this.#extend(offsetBytes, offsetBytes + FIRST_WINDOW_BYTES);
+  }
+
+  async #readStray(offsetBytes: number, endBytes: number): Promise<Lent> {
+    this.#strayEndBytes = endBytes;
+    const range = new FetchedRange(this.#source, offsetBytes, endBytes - offsetBytes);
+    try {
+      const chunk = await range.borrow(offsetBytes, endBytes);
+      return { chunks: [chunk], release: () => range.release() };
+    } finally {
+      range.discard();
+    }
+  }
+
+  /** The reader has come to `endBytes`: fetch ahead of it, let go of what lies behind. */
+  #advance(endBytes: number): void {
+    this.#readEndBytes = Math.max(this.#readEndBytes, endBytes);
+    const aheadBytes = this.#windowEnd - this.#readEndBytes;
+    if (aheadBytes < this.#windowBytes / 2) {
+      this.#windowBytes = Math.min(this.#windowBytes * 2, WINDOW_BYTES_MAX);
+      this.#extend(this.#windowEnd, this.#readEndBytes + this.#windowBytes);
+    }
+    while (this.#ranges.length > 1) {
+      const [first] = this.#ranges;
+      if (first === undefined || first.endBytes > this.#readEndBytes - DISORDER_BYTES) break;
+      this.#ranges.shift();
+      first.discard();
+    }
+  }
+
+  /** Adds ranges: what the reader waits for in any case, what lies ahead if there is room. */
+  #extend(fromBytes: number, wishedEndBytes: number): void {
+    const endBytes = Math.min(wishedEndBytes, this.#objectBytes);
+    let at = fromBytes;
+    while (at < endBytes) {
+      const sizeBytes = Math.min(this.#nextRangeBytes(), this.#objectBytes - at);
+      const wanted = at < this.#readEndBytes || this.#ranges.length === 0;
+      if (!wanted && !this.#source.pool.hasRoomFor(sizeBytes)) return;
+      this.#ranges.push(new FetchedRange(this.#source, at, sizeBytes));
+      at += sizeBytes;
+    }
+  }
+
+  /** Small at first, so that the first bytes come soon; then as large as the window has earned. */
+  #nextRangeBytes(): number {
+    const share = Math.max(FIRST_WINDOW_BYTES, this.#windowBytes / 4);
+    return Math.min(this.#partSizeBytes, share);
+  }
+
+  async #collect(offsetBytes: number, endBytes: number): Promise<Lent> {
+    const ranges = this.#ranges.filter(
+      (range) => range.offsetBytes < endBytes && range.endBytes > offsetBytes,
+    );
+    const borrowed = await Promise.allSettled(
+      ranges.map((range) =>
+        range.borrow(Math.max(offsetBytes, range.offsetBytes), Math.min(endBytes, range.endBytes)),
+      ),
+    );
+    const chunks: Buffer[] = [];
+    const held: FetchedRange[] = [];
+    const failures: unknown[] = [];
+    for (const [index, result] of borrowed.entries()) {
+      const range = ranges[index];
+      if (result.status === "rejected") failures.push(result.reason);
+      else if (range !== undefined) {
+        chunks.push(result.value);
+        held.push(range);
+      }
+    }
+    const release = () => {
+      for (const range of held) range.release();
+    };
+    if (failures.length === 0) return { chunks, release };
+    release();
+    throw failures[0];
+  }
+}

@@ -1,0 +1,67 @@
+import { Buffer } from "node:buffer";
+import { ENTRY_OUT_BYTES, writeEntry, writeUint64 } from "./encode.ts";
+import type { DirectoryItem, DirectoryListing } from "./file-system.ts";
+
+const DIRENT_BYTES = 24;
+const DT_DIR = 4;
+const DT_REG = 8;
+/** FUSE_UNKNOWN_INO of libfuse: a reader of d_ino learns that it has to ask. */
+const UNKNOWN_INO = 0xffff_ffff;
+const DOTS: readonly DirectoryItem[] = [".", ".."].map((name) => {
+  return { name, kind: "directory", nodeid: 0 };
+});
+
+export interface DirectoryPage {
+  readonly bytes: Buffer;
+  /** Nodeids given out in this page: taken back if the page never reaches the kernel. */
+  readonly entered: readonly number[];
+}
+
+/**
+ * As many entries as fit. A position is the index of the next entry, with `.` and `..` first.
+ * With `plus`, each entry is also a lookup; the two dots are not (their nodeid stays 0).
+ */
+export function encodeDirectoryPage(
+  listing: DirectoryListing,
+  position: number,
+  sizeBytes: number,
+  plus: boolean,
+): DirectoryPage {
+  const bytes = Buffer.alloc(sizeBytes);
+  const direntAt = plus ? ENTRY_OUT_BYTES : 0;
+  const entered: number[] = [];
+  let used = 0;
+  for (let index = position; index < listing.count + DOTS.length; index++) {
+    const dot = DOTS[index];
+    const item = dot ?? listing.item(index - DOTS.length);
+    const name = Buffer.from(item.name);
+    const recordBytes = direntAt + Math.ceil((DIRENT_BYTES + name.length) / 8) * 8;
+    if (used + recordBytes > sizeBytes) break;
+    let nodeid = item.nodeid;
+    if (plus && dot === undefined) {
+      const entry = listing.enter(index - DOTS.length);
+      if (entry === undefined) continue;
+      writeEntry(bytes, used, entry);
+      nodeid = entry.attributes.nodeid;
+      entered.push(nodeid);
+    }
+    writeDirent(bytes, used + direntAt, { nodeid, kind: item.kind, name, next: index + 1 });
+    used += recordBytes;
+  }
+  return { bytes: bytes.subarray(0, used), entered };
+}
+
+interface Dirent {
+  readonly nodeid: number;
+  readonly kind: "file" | "directory";
+  readonly name: Buffer;
+  readonly next: number;
+}
+
+function writeDirent(bytes: Buffer, at: number, dirent: Dirent): void {
+  writeUint64(bytes, dirent.nodeid === 0 ? UNKNOWN_INO : dirent.nodeid, at);
+  writeUint64(bytes, dirent.next, at + 8);
+  bytes.writeUInt32LE(dirent.name.length, at + 16);
+  bytes.writeUInt32LE(dirent.kind === "directory" ? DT_DIR : DT_REG, at + 20);
+  dirent.name.copy(bytes, at + DIRENT_BYTES);
+}

@@ -1,0 +1,107 @@
+/** Who asks. `pid` is 0 when the caller lives outside of our pid namespace. */
+export interface Caller {
+  readonly uid: number;
+  readonly gid: number;
+  readonly pid: number;
+}
+
+export interface Attributes {
+  readonly nodeid: number;
+  readonly kind: "file" | "directory";
+  readonly sizeBytes: number;
+  readonly mtimeMs: number;
+  /** Permission bits only. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+}
+
+export interface Entry {
+  readonly attributes: Attributes;
+  readonly validMs: number;
+}
+
+/** A name known not to exist: worth remembering for a while. */
+export interface AbsentEntry {
+  readonly attributes: undefined;
+  readonly validMs: number;
+}
+
+export interface Opened {
+  readonly handle: number;
+  readonly keepCache: boolean;
+  readonly directIo: boolean;
+  /** A reader has nothing to flush: its exit must not wait for an engine that is away. */
+  readonly needsFlush: boolean;
+}
+
+/** Memory of the file system's own, lent until the reply is written. */
+export interface LentBytes {
+  readonly chunks: readonly Uint8Array[];
+  release(): void;
+}
+
+export interface AttributeChanges {
+  readonly mode: number | undefined;
+  readonly uid: number | undefined;
+  readonly gid: number | undefined;
+  readonly sizeBytes: number | undefined;
+  readonly changesTimes: boolean;
+  readonly handle: number | undefined;
+}
+
+export interface DirectoryItem {
+  readonly name: string;
+  readonly kind: "file" | "directory";
+  /** 0 when no nodeid was given out yet. */
+  readonly nodeid: number;
+}
+
+/** One moment's content of a directory; positions stay valid while the handle is open. */
+export interface DirectoryListing {
+  readonly count: number;
+  item(index: number): DirectoryItem;
+  /**
+   * Looks an item up: each call counts as one reference that a FORGET gives back. Undefined when
+   * it has gone meanwhile.
+   */
+  enter(index: number): Entry | undefined;
+}
+
+export type Maybe<T> = T | Promise<T>;
+
+/**
+ * What the protocol serves. Declared here by its user; the two are introduced in src/mount.
+ * Errors are thrown; `errnoOf` gives their number, undefined for what is a bug.
+ */
+export interface FileSystem {
+  errnoOf(error: unknown): number | undefined;
+  lookup(caller: Caller, parent: number, name: string): Maybe<Entry | AbsentEntry>;
+  forget(nodeid: number, count: number): void;
+  getAttributes(nodeid: number): Maybe<Entry>;
+  setAttributes(caller: Caller, nodeid: number, changes: AttributeChanges): Maybe<Entry>;
+  makeFile(caller: Caller, parent: number, name: string, mode: number): Maybe<Entry>;
+  makeDirectory(caller: Caller, parent: number, name: string): Maybe<Entry>;
+  unlink(caller: Caller, parent: number, name: string): Maybe<void>;
+  removeDirectory(caller: Caller, parent: number, name: string): Maybe<void>;
+  rename(parent: number, name: string, newParent: number, newName: string): Maybe<void>;
+  create(
+    caller: Caller,
+    parent: number,
+    name: string,
+    flags: number,
+  ): Maybe<{ entry: Entry; opened: Opened }>;
+  open(caller: Caller, nodeid: number, flags: number): Maybe<Opened>;
+  read(handle: number, offsetBytes: number, sizeBytes: number): Maybe<LentBytes>;
+  /** The data is lent to the file system until the promise settles. */
+  write(handle: number, offsetBytes: number, data: Uint8Array): Maybe<number>;
+  flush(caller: Caller, handle: number): Maybe<void>;
+  sync(handle: number): Maybe<void>;
+  release(handle: number): Maybe<void>;
+  /** The kernel never learned of this handle: as if the file had not been opened. */
+  abandon(handle: number): void;
+  openDirectory(caller: Caller, nodeid: number): Maybe<number>;
+  /** A listing at offset 0 is made anew: that is what rewinddir(3) asks for. */
+  listDirectory(handle: number, anew: boolean): Maybe<DirectoryListing>;
+  releaseDirectory(handle: number): void;
+}

@@ -1,0 +1,81 @@
+import { Buffer } from "node:buffer";
+import { ERRNO, ProtocolError } from "./errno.ts";
+
+export const WRITE_BYTES_MAX = 1 << 20;
+const PAGES_MAX = WRITE_BYTES_MAX / 4096;
+const OUR_MAJOR = 7;
+const OUR_MINOR = 38;
+const OLDEST_MINOR = 31; // Linux 5.4: what we rely on is there since then
+const INIT_IN_BYTES = 16;
+const INIT_IN_EXT_BYTES = 20;
+const INIT_OUT_BYTES = 64;
+const BACKGROUND_MAX = 64;
+
+const FLAG = {
+  ASYNC_READ: 1 << 0,
+  ATOMIC_O_TRUNC: 1 << 3, // else O_TRUNC comes as a separate SETATTR before OPEN
+  BIG_WRITES: 1 << 5,
+  DO_READDIRPLUS: 1 << 13,
+  READDIRPLUS_AUTO: 1 << 14,
+  ASYNC_DIO: 1 << 15,
+  PARALLEL_DIROPS: 1 << 18,
+  MAX_PAGES: 1 << 22,
+  INIT_EXT: 1 << 30,
+} as const;
+const WANTED = Object.values(FLAG).reduce((all, flag) => all | flag, 0);
+const FLAG2_HAS_RESEND = 1 << 7; // FUSE_HAS_RESEND, bit 39 of both words
+
+/** What the two sides agreed on; a successor of this process must go on with the same. */
+export interface Negotiated {
+  readonly minor: number;
+  readonly flags: number;
+  readonly flags2: number;
+  /** The kernel hands out unanswered requests again when asked. */
+  readonly canResend: boolean;
+}
+
+export interface InitAnswer {
+  readonly bytes: Buffer;
+  /** Undefined: the kernel is newer than the protocol and will ask again with our version. */
+  readonly negotiated: Negotiated | undefined;
+}
+
+/** Answers FUSE_INIT: the features that pay, as far as this kernel offers them. */
+export function negotiate(body: Buffer): InitAnswer {
+  if (body.length < INIT_IN_BYTES) throw new ProtocolError(ERRNO.EINVAL, "INIT: short message");
+  const major = body.readUInt32LE(0);
+  const minor = body.readUInt32LE(4);
+  if (major > OUR_MAJOR) return { bytes: encodeVersion(), negotiated: undefined };
+  if (major < OUR_MAJOR || minor < OLDEST_MINOR) {
+    throw new ProtocolError(ERRNO.EPROTO, `FUSE protocol ${major}.${minor} is too old`);
+  }
+  const flags = (body.readUInt32LE(12) & WANTED) >>> 0;
+  const extended = (flags & FLAG.INIT_EXT) !== 0 && body.length >= INIT_IN_EXT_BYTES;
+  const flags2 = extended ? (body.readUInt32LE(16) & FLAG2_HAS_RESEND) >>> 0 : 0;
+  const agreed = { minor: Math.min(minor, OUR_MINOR), flags, flags2 };
+  return {
+    bytes: encodeInit(agreed, Math.min(body.readUInt32LE(8), WRITE_BYTES_MAX)),
+    negotiated: { ...agreed, canResend: (flags2 & FLAG2_HAS_RESEND) !== 0 },
+  };
+}
+
+function encodeInit(agreed: Omit<Negotiated, "canResend">, readAheadBytes: number): Buffer {
+  const bytes = encodeVersion();
+  bytes.writeUInt32LE(agreed.minor, 4);
+  bytes.writeUInt32LE(readAheadBytes, 8);
+  bytes.writeUInt32LE(agreed.flags, 12);
+  bytes.writeUInt16LE(BACKGROUND_MAX, 16);
+  bytes.writeUInt16LE((BACKGROUND_MAX * 3) / 4, 18); // congestion_threshold
+  bytes.writeUInt32LE(WRITE_BYTES_MAX, 20);
+  bytes.writeUInt32LE(1, 24); // time_gran: nanoseconds
+  bytes.writeUInt16LE(PAGES_MAX, 28);
+  bytes.writeUInt32LE(agreed.flags2, 32);
+  return bytes;
+}
+
+function encodeVersion(): Buffer {
+  const bytes = Buffer.alloc(INIT_OUT_BYTES);
+  bytes.writeUInt32LE(OUR_MAJOR, 0);
+  bytes.writeUInt32LE(OUR_MINOR, 4);
+  return bytes;
+}

@@ -1,0 +1,264 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import type { Entry, FileSystem } from "./file-system.ts";
+import { OPCODE } from "./opcode.ts";
+import { Protocol } from "./protocol.ts";
+import type { Reply } from "./protocol.ts";
+
+const UNIQUE = Buffer.from("0102030405060780", "hex"); // bit 63 is set: a resent request
+const EIO = 5;
+const ENOENT = 2;
+const ENOSYS = 38;
+const EINTR = 4;
+
+function message(opcode: number, body: Uint8Array = Buffer.alloc(0), unique = UNIQUE): Buffer {
+  const header = Buffer.alloc(40);
+  header.writeUInt32LE(40 + body.length, 0);
+  header.writeUInt32LE(opcode, 4);
+  unique.copy(header, 8);
+  header.writeUInt32LE(1, 16);
+  return Buffer.concat([header, body]);
+}
+
+function entry(nodeid: number): Entry {
+  const attributes = {
+    nodeid,
+    kind: "file",
+    sizeBytes: 5,
+    mtimeMs: 1500,
+    mode: 0o644,
+    uid: 7,
+    gid: 8,
+  };
+  return { attributes: { ...attributes, kind: "file" }, validMs: 1500 };
+}
+
+class FakeError extends Error {}
+
+/** Counts what it lends, so that a test can see whether all of it came back. */
+class FakeFileSystem implements FileSystem {
+  lent = 0;
+  readonly references = new Map<number, number>();
+  gate: Promise<void> | undefined;
+
+  errnoOf(error: unknown): number | undefined {
+    return error instanceof FakeError ? ENOENT : undefined;
+  }
+  async lookup(_caller: unknown, _parent: number, name: string): Promise<Entry> {
+    await this.gate;
+    if (name.startsWith("missing")) throw new FakeError();
+    if (name.startsWith("bug")) throw new TypeError("a bug");
+    return this.#enter(name.length + 2);
+  }
+  forget(nodeid: number, count: number): void {
+    this.references.set(nodeid, (this.references.get(nodeid) ?? 0) - count);
+  }
+  getAttributes = (nodeid: number) => entry(nodeid);
+  setAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
+  makeFile = (_caller: unknown, _parent: number, name: string) => this.#enter(name.length + 2);
+  makeDirectory = async (_caller: unknown, _parent: number, name: string) =>
+    this.#enter(name.length + 2);
+  unlink = () => undefined;
+  removeDirectory = async () => {
+    throw new FakeError();
+  };
+  rename = () => undefined;
+  create = () => ({ entry: this.#enter(9), opened: this.#open() });
+  open = async () => this.#open();
+  async read(_handle: number, _offset: number, sizeBytes: number) {
+    await this.gate;
+    this.lent += 1;
+    const release = () => void (this.lent -= 1);
+    return { chunks: [Buffer.alloc(sizeBytes % 4096, 7)], release };
+  }
+  write = (_handle: number, _offset: number, data: Uint8Array) => data.length;
+  flush = () => undefined;
+  sync = async () => undefined;
+  release = () => undefined;
+  abandon = () => undefined;
+  openDirectory = () => 3;
+  listDirectory = () => ({
+    count: 2,
+    item: (index: number) => ({ name: `n${index}`, kind: "file" as const, nodeid: 0 }),
+    enter: (index: number) => this.#enter(20 + index),
+  });
+  releaseDirectory = () => undefined;
+
+  #open = () => ({ handle: 4, keepCache: true, directIo: false, needsFlush: false });
+  #enter(nodeid: number): Entry {
+    this.references.set(nodeid, (this.references.get(nodeid) ?? 0) + 1);
+    return entry(nodeid);
+  }
+}
+
+function harness() {
+  const fs = new FakeFileSystem();
+  const bugs: unknown[] = [];
+  const negotiated: unknown[] = [];
+  const events = {
+    onNegotiated: (agreed: unknown) => negotiated.push(agreed),
+    onBug: (error: unknown) => bugs.push(error),
+  };
+  const protocol = new Protocol(fs, events, 0);
+  const exchange = async (bytes: Buffer) => {
+    const { promise, resolve } = Promise.withResolvers<Reply | undefined>();
+    protocol.receive(bytes, resolve);
+    const reply = await promise;
+    reply?.settle(true);
+    return reply === undefined ? undefined : Buffer.concat(reply.chunks);
+  };
+  return { fs, bugs, negotiated, protocol, exchange };
+}
+
+function parseReply(bytes: Buffer | undefined) {
+  assert(bytes !== undefined, "a reply");
+  assert.equal(bytes.readUInt32LE(0), bytes.length);
+  return {
+    error: Math.abs(bytes.readInt32LE(4)),
+    unique: bytes.subarray(8, 16),
+    payload: bytes.subarray(16),
+  };
+}
+
+test("a lookup's literal bytes get literal bytes, with the eight bytes of unique as they came", async () => {
+  const { exchange } = harness();
+  const reply = parseReply(await exchange(message(OPCODE.LOOKUP, Buffer.from("abc\0"))));
+  assert.deepEqual(reply.unique, UNIQUE);
+  assert.equal(reply.error, 0);
+  const words =
+    "0500000000000000 0000000000000000 0100000000000000 0100000000000000 0065cd1d 0065cd1d";
+  assert.equal(reply.payload.subarray(0, 40).toString("hex"), words.replaceAll(" ", ""));
+  assert.equal(reply.payload.readUInt32LE(40 + 60), 0o100644);
+  assert.equal(reply.payload.length, 128);
+});
+
+test("errors: a Failure has its number, a bug is EIO and reported, an unknown opcode is ENOSYS", async () => {
+  const { exchange, bugs } = harness();
+  const errnoOf = async (bytes: Buffer) => parseReply(await exchange(bytes)).error;
+  assert.equal(await errnoOf(message(OPCODE.LOOKUP, Buffer.from("missing\0"))), ENOENT);
+  assert.equal(await errnoOf(message(OPCODE.LOOKUP, Buffer.from("bug\0"))), EIO);
+  assert.equal(bugs.length, 1);
+  assert.equal(await errnoOf(message(4711)), ENOSYS);
+  assert.equal(await errnoOf(message(OPCODE.LOOKUP, Buffer.from([0xff, 0]))), 84); // EILSEQ
+});
+
+test("INIT: pages, sizes and resend are negotiated", async () => {
+  const { exchange, negotiated } = harness();
+  const body = Buffer.alloc(64);
+  body.writeUInt32LE(7, 0);
+  body.writeUInt32LE(45, 4);
+  body.writeUInt32LE(131072, 8);
+  body.writeUInt32LE(0x7fffffff, 12);
+  body.writeUInt32LE(0xffffffff, 16);
+  const { payload } = parseReply(await exchange(message(OPCODE.INIT, body)));
+  assert.equal(payload.length, 64);
+  assert.equal(payload.readUInt32LE(4), 38);
+  assert.equal(payload.readUInt32LE(20), 1 << 20);
+  assert.equal(payload.readUInt16LE(28), 256);
+  assert.equal(payload.readUInt32LE(32), 128);
+  assert.deepEqual(
+    negotiated.map((agreed) => Object.entries(agreed ?? {}).at(-1)),
+    [["canResend", true]],
+  );
+});
+
+test("FORGET and BATCH_FORGET give back exact counts and get no reply", async () => {
+  const { exchange, fs } = harness();
+  const one = Buffer.alloc(8);
+  one.writeUInt32LE(3, 0);
+  assert.equal(await exchange(message(OPCODE.FORGET, one)), undefined);
+  assert.equal(fs.references.get(1), -3);
+  const batch = Buffer.alloc(8 + 32);
+  batch.writeUInt32LE(2, 0);
+  batch.writeUInt32LE(5, 8);
+  batch.writeUInt32LE(1, 16);
+  batch.writeUInt32LE(6, 24);
+  batch.writeUInt32LE(9, 32);
+  assert.equal(await exchange(message(OPCODE.BATCH_FORGET, batch)), undefined);
+  assert.deepEqual([fs.references.get(5), fs.references.get(6)], [-1, -9]);
+});
+
+test("an interrupted lookup is answered after its grace, once, and its reference is taken back", async () => {
+  const { fs, protocol } = harness();
+  const gate = Promise.withResolvers<void>();
+  fs.gate = gate.promise;
+  const replies: (Buffer | undefined)[] = [];
+  const respond = (reply: Reply | undefined) => {
+    replies.push(reply && Buffer.concat(reply.chunks));
+  };
+  protocol.receive(message(OPCODE.LOOKUP, Buffer.from("abc\0")), respond);
+  protocol.receive(message(OPCODE.LOOKUP, Buffer.from("abc\0")), respond); // resent: no second one
+  assert.deepEqual(replies, [undefined]);
+  protocol.receive(message(OPCODE.INTERRUPT, UNIQUE, Buffer.alloc(8, 9)), respond);
+  assert.deepEqual(replies, [undefined, undefined]);
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(parseReply(replies[2]).error, EINTR);
+  gate.resolve();
+  await new Promise(setImmediate);
+  assert.equal(replies.length, 3);
+  assert.equal(fs.references.get(5), 0);
+  assert.equal(protocol.pending, 0);
+});
+
+test("a reply that the kernel did not take gives everything back", async () => {
+  const { fs, protocol } = harness();
+  const plus = Buffer.alloc(40);
+  plus.writeUInt32LE(4096, 16);
+  for (const bytes of [
+    message(OPCODE.READDIRPLUS, plus),
+    message(OPCODE.READ, plus),
+    message(OPCODE.CREATE, Buffer.alloc(20, "a\0")),
+  ]) {
+    const { promise, resolve } = Promise.withResolvers<Reply | undefined>();
+    protocol.receive(bytes, resolve);
+    (await promise)?.settle(false);
+  }
+  assert.deepEqual(
+    [...fs.references.values()].filter((count) => count !== 0),
+    [],
+  );
+  assert.equal(fs.lent, 0);
+});
+
+async function answersEachOnce(messages: readonly Buffer[]): Promise<void> {
+  const { protocol, fs, bugs } = harness();
+  const counts = messages.map(() => 0);
+  for (const [index, bytes] of messages.entries()) {
+    protocol.receive(Buffer.from(bytes), (reply) => {
+      counts[index] = (counts[index] ?? 0) + 1;
+      reply?.settle(true);
+    });
+  }
+  await new Promise(setImmediate);
+  await new Promise(setImmediate);
+  assert(
+    counts.every((count) => count === 1),
+    counts.join(","),
+  );
+  assert.equal(fs.lent, 0);
+  assert.equal(protocol.pending, 0);
+  assert.deepEqual(bugs, []);
+}
+
+test("no bytes crash the protocol or make it reply twice", async () => {
+  const opcodes = fc.oneof(
+    fc.constantFrom(...Object.values(OPCODE)),
+    fc.integer({ min: 0, max: 5000 }),
+  );
+  const wellFramed = fc.record({
+    opcode: opcodes,
+    body: fc.uint8Array({ maxLength: 200 }),
+    unique: fc.uint8Array({ minLength: 8, maxLength: 8 }),
+  });
+  const framed = wellFramed.map(({ opcode, body, unique }) =>
+    message(opcode, body, Buffer.from(unique)),
+  );
+  const raw = fc.uint8Array({ maxLength: 120 }).map((bytes) => Buffer.from(bytes));
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.oneof(framed, raw), { maxLength: 12 }), answersEachOnce),
+    {
+      numRuns: 500,
+    },
+  );
+});

@@ -1,0 +1,189 @@
+import type { Buffer } from "node:buffer";
+import { OPCODE } from "./opcode.ts";
+import { ERRNO, ProtocolError } from "./errno.ts";
+import { encodeOutHeader } from "./encode.ts";
+import type { FileSystem } from "./file-system.ts";
+import { HANDLERS } from "./handlers.ts";
+import type { Answer, Handler } from "./handlers.ts";
+import { negotiate } from "./negotiate.ts";
+import type { Negotiated } from "./negotiate.ts";
+import { readUint64, Request, uniqueKeyOf } from "./request.ts";
+
+/** One message for one writev(2): our 16 bytes, then the payload's own memory. */
+export interface Reply {
+  readonly chunks: readonly Uint8Array[];
+  /** Call it exactly once, when the chunks are no longer needed. */
+  settle(delivered: boolean): void;
+}
+
+/** Called exactly once per message; undefined means that no reply is due. */
+export type Respond = (reply: Reply | undefined) => void;
+
+/**
+ * INTERRUPT says that a signal came, not that it was SIGKILL: most programs expect their stat(2)
+ * to go on. So a request gets this long to end by itself; only one that hangs is cut off.
+ */
+const INTERRUPT_GRACE_MS = 2_000;
+
+export interface ProtocolEvents {
+  onNegotiated(negotiated: Negotiated): void;
+  /** A throw that is not a Failure: the caller gets EIO and we want to know. */
+  onBug(error: unknown, opcode: number): void;
+}
+
+interface InFlight {
+  readonly unique: Buffer;
+  readonly respond: Respond;
+  readonly interruptible: boolean;
+  answered: boolean;
+}
+
+/** The FUSE protocol with no device attached: bytes in, bytes out. No input makes it throw. */
+export class Protocol {
+  readonly #fs: FileSystem;
+  readonly #events: ProtocolEvents;
+  readonly #interruptGraceMs: number;
+  readonly #inFlight = new Map<string, InFlight>();
+
+  constructor(fs: FileSystem, events: ProtocolEvents, interruptGraceMs = INTERRUPT_GRACE_MS) {
+    this.#fs = fs;
+    this.#events = events;
+    this.#interruptGraceMs = interruptGraceMs;
+  }
+
+  /** Requests received and not answered yet. */
+  get pending(): number {
+    return this.#inFlight.size;
+  }
+
+  /** The bytes must stay as they are until `respond` is called. */
+  receive(bytes: Buffer, respond: Respond): void {
+    const request = Request.over(bytes);
+    if (request === undefined) return respond(undefined);
+    switch (request.opcode) {
+      case OPCODE.FORGET:
+      case OPCODE.BATCH_FORGET:
+        this.#forget(request);
+        return respond(undefined);
+      case OPCODE.NOTIFY_REPLY:
+        return respond(undefined);
+      case OPCODE.INTERRUPT:
+        return respond(this.#interrupt(request));
+      case OPCODE.INIT:
+        return respond(this.#init(request));
+      case OPCODE.DESTROY:
+        return respond(reply(request.unique, { chunks: [] }));
+      default:
+        return this.#serve(request, respond);
+    }
+  }
+
+  #serve(request: Request, respond: Respond): void {
+    const handler = HANDLERS.get(request.opcode);
+    if (handler === undefined) return respond(errorReply(request.unique, ERRNO.ENOSYS));
+    const key = uniqueKeyOf(request.unique);
+    if (this.#inFlight.has(key)) return respond(undefined); // sent again while we work on it
+    const call: InFlight = {
+      unique: request.unique,
+      respond,
+      interruptible: handler.interruptible ?? false,
+      answered: false,
+    };
+    this.#inFlight.set(key, call);
+    this.#run(handler, request, key, call);
+  }
+
+  #run(handler: Handler, request: Request, key: string, call: InFlight): void {
+    const { opcode } = request;
+    try {
+      const answer = handler.handle(request, this.#fs);
+      if (!(answer instanceof Promise)) return this.#finish(key, call, answer);
+      answer.then(
+        (late) => this.#finish(key, call, late),
+        (error: unknown) => this.#fail(key, call, error, opcode),
+      );
+    } catch (error) {
+      this.#fail(key, call, error, opcode);
+    }
+  }
+
+  #finish(key: string, call: InFlight, answer: Answer): void {
+    if (call.answered) {
+      answer.takeBack?.(); // the caller was interrupted and has left
+      answer.release?.();
+      return;
+    }
+    this.#answer(key, call, reply(call.unique, answer));
+  }
+
+  #fail(key: string, call: InFlight, error: unknown, opcode: number): void {
+    let errno = error instanceof ProtocolError ? error.errno : this.#fs.errnoOf(error);
+    if (errno === undefined) {
+      this.#events.onBug(error, opcode);
+      errno = ERRNO.EIO;
+    }
+    if (!call.answered) this.#answer(key, call, errorReply(call.unique, errno));
+  }
+
+  #answer(key: string, call: InFlight, message: Reply): void {
+    call.answered = true;
+    this.#inFlight.delete(key);
+    call.respond(message);
+  }
+
+  /** A killed caller waits for its answer without end: it has to get one. */
+  #interrupt(request: Request): Reply | undefined {
+    if (request.bodyBytes < 8) return undefined;
+    const key = uniqueKeyOf(request.body(8).subarray(0, 8));
+    const call = this.#inFlight.get(key);
+    // It overtook its request on the way through the thread pool: the kernel sends it again.
+    if (call === undefined) return errorReply(request.unique, ERRNO.EAGAIN);
+    if (call.interruptible) setTimeout(() => this.#cutOff(key, call), this.#interruptGraceMs);
+    return undefined;
+  }
+
+  #cutOff(key: string, call: InFlight): void {
+    if (!call.answered) this.#answer(key, call, errorReply(call.unique, ERRNO.EINTR));
+  }
+
+  #init(request: Request): Reply {
+    try {
+      const { bytes, negotiated } = negotiate(request.body(0));
+      if (negotiated !== undefined) this.#events.onNegotiated(negotiated);
+      return reply(request.unique, { chunks: [bytes] });
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      return errorReply(request.unique, error.errno);
+    }
+  }
+
+  /** Neither has a reply, so neither may fail: what is too short is left unread. */
+  #forget(request: Request): void {
+    if (request.bodyBytes < 8) return;
+    const body = request.body(8);
+    if (request.opcode === OPCODE.FORGET) {
+      this.#fs.forget(request.nodeid, readUint64(body, 0));
+      return;
+    }
+    const count = Math.min(body.readUInt32LE(0), Math.floor((body.length - 8) / 16));
+    for (let index = 0; index < count; index++) {
+      const at = 8 + index * 16;
+      this.#fs.forget(readUint64(body, at), readUint64(body, at + 8));
+    }
+  }
+}
+
+function reply(unique: Buffer, answer: Answer): Reply {
+  const payloadBytes = answer.chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
+  return {
+    chunks: [encodeOutHeader(unique, 0, payloadBytes), ...answer.chunks],
+    settle(delivered) {
+      if (!delivered) answer.takeBack?.();
+      answer.release?.();
+    },
+  };
+}
+
+function errorReply(unique: Buffer, errno: number): Reply {
+  return { chunks: [encodeOutHeader(unique, errno, 0)], settle: () => undefined };
+}

@@ -1,0 +1,120 @@
+import { read, writev, writevSync } from "node:fs";
+import type { Protocol, Reply } from "./protocol.ts";
+import type { Slot, Slots } from "./slots.ts";
+
+/** Each outstanding read(2) occupies one thread of the pool for as long as nothing happens. */
+export const DEVICE_READERS = 4;
+/** Below this a hop to another thread costs more than the copy itself. */
+const SYNC_REPLY_BYTES_MAX = 64 * 1024;
+
+export interface SessionEvents {
+  /** A reply that the kernel did not take for a reason other than a caller that left. */
+  onLostReply(error: unknown): void;
+}
+
+/** Serves one FUSE connection: a few reads always outstanding, each reply in one writev(2). */
+export class Session {
+  /** Settles when the connection is over (unmounted everywhere) or `stop` was called. */
+  readonly ended: Promise<"disconnected" | "stopped">;
+  readonly #fd: number;
+  readonly #slots: Slots;
+  readonly #protocol: Protocol;
+  readonly #events: SessionEvents;
+  readonly #end: (why: "disconnected" | "stopped") => void;
+  #reading = 0;
+  #over = false;
+
+  constructor(fd: number, slots: Slots, protocol: Protocol, events: SessionEvents) {
+    this.#fd = fd;
+    this.#slots = slots;
+    this.#protocol = protocol;
+    this.#events = events;
+    const { promise, resolve } = Promise.withResolvers<"disconnected" | "stopped">();
+    this.ended = promise;
+    this.#end = resolve;
+  }
+
+  start(): void {
+    while (this.#reading < DEVICE_READERS && this.#readNext());
+  }
+
+  /**
+   * No message is handled any more. The outstanding reads stay where they are: what they
+   * receive stays in its slot for whoever serves the connection next.
+   */
+  stop(): void {
+    this.#over = true;
+    this.#end("stopped");
+  }
+
+  get hasOutstandingReads(): boolean {
+    return this.#reading > 0;
+  }
+
+  #readNext(): boolean {
+    if (this.#over) return false;
+    const slot = this.#slots.arm();
+    if (slot === undefined) return false;
+    this.#reading += 1;
+    read(this.#fd, slot.bytes, 0, slot.bytes.length, null, (error, count) => {
+      this.#reading -= 1;
+      if (this.#over) return;
+      if (error === null) this.#receive(slot, count);
+      else this.#readFailed(slot, error);
+    });
+    return true;
+  }
+
+  #receive(slot: Slot, count: number): void {
+    const place = this.#slots.park(slot, count);
+    this.start();
+    this.#protocol.receive(place.bytes.subarray(0, count), (reply) => {
+      if (reply === undefined) this.#release(place);
+      else this.#write(reply, place);
+    });
+  }
+
+  /** ENODEV ends it; all else (an interrupted or withdrawn request) is a reason to read again. */
+  #readFailed(slot: Slot, error: NodeJS.ErrnoException): void {
+    this.#slots.release(slot);
+    if (error.code === "ENODEV" || error.code === "EBADF" || error.code === "EINVAL") {
+      this.#over = true;
+      this.#end("disconnected");
+      return;
+    }
+    this.start();
+  }
+
+  #write(reply: Reply, slot: Slot): void {
+    let sizeBytes = 0;
+    for (const chunk of reply.chunks) sizeBytes += chunk.byteLength;
+    if (sizeBytes > SYNC_REPLY_BYTES_MAX) {
+      writev(this.#fd, reply.chunks, (error) => this.#written(error, reply, slot));
+      return;
+    }
+    let failed: unknown = null;
+    try {
+      writevSync(this.#fd, reply.chunks);
+    } catch (error) {
+      failed = error;
+    }
+    this.#written(failed, reply, slot);
+  }
+
+  #written(error: unknown, reply: Reply, slot: Slot): void {
+    reply.settle(error === null);
+    this.#release(slot);
+    if (error === null || isCallerGone(error)) return;
+    this.#events.onLostReply(error);
+  }
+
+  #release(slot: Slot): void {
+    this.#slots.release(slot);
+    this.start();
+  }
+}
+
+/** ENOENT: the request was withdrawn; ENODEV: so was the whole connection. */
+function isCallerGone(error: unknown): boolean {
+  return error instanceof Error && "code" in error && /^(ENOENT|ENODEV)$/.test(String(error.code));
+}

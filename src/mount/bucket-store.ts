@@ -1,0 +1,68 @@
+import { readFileSync } from "node:fs";
+import { Failure } from "../base/failure.ts";
+import type { Credentials } from "../s3/credentials.ts";
+import { locate } from "../s3/s3-location.ts";
+import { S3Store } from "../s3/s3-store.ts";
+import { S3Transport } from "../s3/s3-transport.ts";
+import type { MountOptions } from "./mount-options.ts";
+
+const CONNECTIONS_MAX = 64;
+const CONNECT_TIMEOUT_MS = 3_000;
+const SILENCE_LIMIT_MS = 20_000;
+const RETRY_WINDOW_MS = 60_000;
+const PROBE_TIMEOUT_MS = 5_000;
+
+/** The bucket that the options name, asked once whether it will serve us. */
+export async function openBucket(
+  options: MountOptions,
+  credentials: Credentials | undefined,
+): Promise<S3Store> {
+  if (options.signs && credentials === undefined) {
+    throw new Failure(
+      "denied",
+      "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use --no-sign-request",
+    );
+  }
+  const transport = new S3Transport({
+    location: locate(options),
+    credentials: options.signs ? credentials : undefined,
+    ca: readCaBundle(options.caBundlePath),
+    userAgent: `${options.userAgentPrefix} s3csi`.trim(),
+    connectionsMax: CONNECTIONS_MAX,
+    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+    silenceLimitMs: SILENCE_LIMIT_MS,
+    signsPayload: options.signsPayload,
+    extraHeaders: options.requestHeaders,
+  });
+  const policy = { attemptsMax: options.attemptsMax, windowMs: RETRY_WINDOW_MS };
+  const store = new S3Store(transport, policy, options.objectHeaders);
+  try {
+    await store.probe(options.engine.prefix, PROBE_TIMEOUT_MS);
+    return store;
+  } catch (error) {
+    store.close();
+    throw probeFailure(error, options);
+  }
+}
+
+/** Names the two things that a user can check: the bucket and the endpoint. */
+function probeFailure(error: unknown, { bucket, endpointUrl }: MountOptions): unknown {
+  const at = endpointUrl === undefined ? "" : ` at ${endpointUrl}`;
+  if (error instanceof Failure) {
+    return new Failure(error.kind, `bucket ${bucket}${at}: ${error.message}`, error);
+  }
+  if (error instanceof DOMException && error.name === "TimeoutError") {
+    const limit = `${PROBE_TIMEOUT_MS / 1000} s`;
+    return new Failure("timeout", `bucket ${bucket}${at}: no answer within ${limit}`, error);
+  }
+  return error;
+}
+
+function readCaBundle(path: string | undefined): string | undefined {
+  if (path === undefined) return undefined;
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    throw new Failure("invalid", `--ca-bundle ${path}: can't be read`, error);
+  }
+}

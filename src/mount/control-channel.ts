@@ -1,0 +1,40 @@
+import { Failure } from "../base/failure.ts";
+import { parse } from "../base/parse.ts";
+import { ControlMessage } from "./control-messages.ts";
+import type { EngineMessage } from "./control-messages.ts";
+
+export type Start = Extract<ControlMessage, { do: "start" }>;
+
+export interface Control {
+  readonly started: Promise<Start>;
+  /** The parent says so, or the parent has gone. */
+  readonly finishing: Promise<"finish">;
+}
+
+export function listen(): Control {
+  const started = Promise.withResolvers<Start>();
+  const finishing = Promise.withResolvers<"finish">();
+  process.on("message", (input: unknown) => {
+    try {
+      const message = parse(ControlMessage, input);
+      if (message.do === "start") return started.resolve(message);
+      started.reject(new Failure("refused", "told to finish before it began"));
+      finishing.resolve("finish");
+    } catch (error) {
+      started.reject(error);
+    }
+  });
+  process.once("disconnect", () => {
+    started.reject(new Failure("refused", "the mounter left before it said what to serve"));
+    finishing.resolve("finish");
+  });
+  return { started: started.promise, finishing: finishing.promise };
+}
+
+/** Resolves when the message is on its way, or when there is nobody to read it. */
+export async function tell(message: EngineMessage): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  if (process.send === undefined || !process.connected) return;
+  process.send(message, undefined, undefined, () => resolve());
+  await promise;
+}

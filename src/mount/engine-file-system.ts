@@ -1,0 +1,196 @@
+import { Failure } from "../base/failure.ts";
+import type { DirectorySnapshot } from "../engine/directory-snapshot.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { EngineConfig } from "../engine/engine-config.ts";
+import type { Inode } from "../engine/inode.ts";
+import type {
+  AbsentEntry,
+  AttributeChanges,
+  Caller,
+  DirectoryListing,
+  Entry,
+  FileSystem,
+  Maybe,
+  Opened,
+} from "../fuse/file-system.ts";
+import { errnoOf } from "./errno.ts";
+
+export interface FileSystemOptions {
+  readonly config: EngineConfig;
+  readonly startedMs: number;
+  /** The kernel lets everybody in; who is meant is decided here. */
+  readonly admits: (uid: number) => boolean;
+  /** An upload failed where nobody waits for its result. */
+  readonly onLostUpload: (error: unknown) => void;
+}
+
+/** Introduces the engine to the FUSE protocol: counts references, gives owners and modes. */
+export class EngineFileSystem implements FileSystem {
+  readonly #engine: Engine;
+  readonly #options: FileSystemOptions;
+
+  constructor(engine: Engine, options: FileSystemOptions) {
+    this.#engine = engine;
+    this.#options = options;
+  }
+
+  errnoOf(error: unknown): number | undefined {
+    return errnoOf(error);
+  }
+
+  lookup(caller: Caller, parent: number, name: string): Maybe<Entry | AbsentEntry> {
+    this.#admit(caller);
+    const found = this.#engine.lookup(parent, name);
+    return found instanceof Promise
+      ? found.then((inode) => this.#entered(inode))
+      : this.#entered(found);
+  }
+
+  forget(nodeid: number, count: number): void {
+    this.#engine.table.forget(nodeid, count);
+  }
+
+  getAttributes(nodeid: number): Entry {
+    return this.#entryOf(this.#engine.table.get(nodeid));
+  }
+
+  setAttributes(caller: Caller, nodeid: number, changes: AttributeChanges): Entry {
+    this.#admit(caller);
+    return this.#entryOf(this.#engine.setAttributes(nodeid, changes.sizeBytes));
+  }
+
+  async makeFile(caller: Caller, parent: number, name: string): Promise<Entry> {
+    this.#admit(caller);
+    return this.#count(await this.#engine.makeFile(parent, name));
+  }
+
+  async makeDirectory(caller: Caller, parent: number, name: string): Promise<Entry> {
+    this.#admit(caller);
+    return this.#count(await this.#engine.makeDirectory(parent, name));
+  }
+
+  unlink(caller: Caller, parent: number, name: string): Promise<void> {
+    this.#admit(caller);
+    return this.#engine.unlink(parent, name);
+  }
+
+  removeDirectory(caller: Caller, parent: number, name: string): Promise<void> {
+    this.#admit(caller);
+    return this.#engine.removeDirectory(parent, name);
+  }
+
+  rename(parent: number, name: string): Promise<void> {
+    return this.#engine.rename(parent, name);
+  }
+
+  async create(caller: Caller, parent: number, name: string, flags: number) {
+    this.#admit(caller);
+    const { inode, opened } = await this.#engine.create(parent, name, flags, caller.pid);
+    return { entry: this.#count(inode), opened: openedOf(opened) };
+  }
+
+  async open(caller: Caller, nodeid: number, flags: number): Promise<Opened> {
+    this.#admit(caller);
+    return openedOf(await this.#engine.open(nodeid, flags, caller.pid));
+  }
+
+  read(handle: number, offsetBytes: number, sizeBytes: number) {
+    return this.#engine.read(handle, offsetBytes, sizeBytes);
+  }
+
+  write(handle: number, offsetBytes: number, data: Uint8Array): Maybe<number> {
+    return this.#engine.write(handle, offsetBytes, data);
+  }
+
+  flush(caller: Caller, handle: number): Promise<void> {
+    return this.#engine.flush(handle, caller.pid);
+  }
+
+  sync(handle: number): Promise<void> {
+    return this.#engine.sync(handle);
+  }
+
+  /** RELEASE has no caller who could be told: what fails here is told to the log. */
+  async release(handle: number): Promise<void> {
+    await this.#engine.release(handle).catch(this.#options.onLostUpload);
+  }
+
+  abandon(handle: number): void {
+    this.#engine.abandon(handle);
+  }
+
+  openDirectory(caller: Caller, nodeid: number): number {
+    this.#admit(caller);
+    return this.#engine.openDirectory(nodeid);
+  }
+
+  async listDirectory(handle: number, anew: boolean): Promise<DirectoryListing> {
+    return this.#listingOf(await this.#engine.listDirectory(handle, anew));
+  }
+
+  releaseDirectory(handle: number): void {
+    this.#engine.releaseDirectory(handle);
+  }
+
+  #admit({ uid }: Caller): void {
+    if (!this.#options.admits(uid)) throw new Failure("denied", `uid ${uid} is not let in`);
+  }
+
+  #entered(inode: Inode | undefined): Entry | AbsentEntry {
+    if (inode !== undefined) return this.#count(inode);
+    const { negativeTtlMs } = this.#options.config;
+    if (negativeTtlMs === 0) throw new Failure("absent", "no such name");
+    return { attributes: undefined, validMs: negativeTtlMs };
+  }
+
+  #count(inode: Inode): Entry {
+    inode.lookups += 1;
+    return this.#entryOf(inode);
+  }
+
+  #listingOf(snapshot: DirectorySnapshot): DirectoryListing {
+    const { items } = snapshot;
+    const itemAt = (index: number) => {
+      const item = items[index];
+      if (item === undefined) throw new RangeError(`no item ${index} in this directory`);
+      return item;
+    };
+    return {
+      count: items.length,
+      item: (index) => ({ name: itemAt(index).name, kind: itemAt(index).kind, nodeid: 0 }),
+      enter: (index) => {
+        const inode = snapshot.enter(itemAt(index), this.#engine.table);
+        return inode === undefined ? undefined : this.#count(inode);
+      },
+    };
+  }
+
+  #entryOf(inode: Inode): Entry {
+    const { config, startedMs } = this.#options;
+    const directory = inode.kind === "directory";
+    return {
+      attributes: {
+        nodeid: inode.nodeid,
+        kind: inode.kind,
+        sizeBytes: directory ? 0 : inode.sizeBytes,
+        mtimeMs: inode.object?.mtimeMs ?? startedMs,
+        mode: directory ? config.directoryMode : config.fileMode,
+        uid: config.uid,
+        gid: config.gid,
+      },
+      validMs: this.#validityOf(inode),
+    };
+  }
+
+  /** What is only here can vanish at any time: the kernel shall ask, and asking is cheap. */
+  #validityOf(inode: Inode): number {
+    if (inode.path === "") return this.#options.config.metadataTtlMs;
+    if (inode.local || inode.upload !== undefined) return 0;
+    return Math.max(0, inode.validUntilMs - Date.now());
+  }
+}
+
+/** Pages stay cached because a nodeid is one version; writers bypass the cache. */
+function openedOf({ handle, writes }: { handle: number; writes: boolean }): Opened {
+  return { handle, keepCache: !writes, directIo: writes, needsFlush: writes };
+}

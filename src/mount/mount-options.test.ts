@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Failure } from "../base/failure.ts";
+import { readMountOptions } from "./mount-options.ts";
+import type { MountOptions } from "./mount-options.ts";
+
+function read(line: string, env: Record<string, string> = {}): MountOptions {
+  const options = readMountOptions(line.split(" ").filter(Boolean), env);
+  assert(options !== undefined);
+  return options;
+}
+
+test("defaults are mount-s3's", () => {
+  const { engine, ...options } = read("bucket /mnt");
+  assert.equal(engine.prefix, "");
+  assert.equal(engine.readPartSizeBytes, 8 << 20);
+  assert.deepEqual([engine.directoryMode, engine.fileMode], [0o755, 0o644]);
+  assert.deepEqual([engine.metadataTtlMs, engine.negativeTtlMs], [1000, 0]);
+  assert.deepEqual([options.region, options.lets, options.attemptsMax], ["us-east-1", "owner", 10]);
+});
+
+test("options, environment and URI are read", () => {
+  const options = read(
+    "s3://bucket/some/dir/ /dev/fd/7 --uid=5 --gid 6 --dir-mode 0700 --metadata-ttl indefinite --allow-root -f",
+    { AWS_REGION: "eu-x", AWS_ENDPOINT_URL: "http://h:1", AWS_MAX_ATTEMPTS: "3" },
+  );
+  assert.equal(options.engine.prefix, "some/dir/");
+  assert.equal(options.inheritedFd, 7);
+  assert.deepEqual(
+    [options.engine.uid, options.engine.gid, options.engine.directoryMode],
+    [5, 6, 0o700],
+  );
+  assert.deepEqual(
+    [options.region, options.endpointUrl, options.attemptsMax, options.lets],
+    ["eu-x", "http://h:1", 3, "root"],
+  );
+  assert.equal(options.engine.negativeTtlMs, options.engine.metadataTtlMs);
+});
+
+// prettier-ignore
+const wrong: [line: string, says: RegExp][] = [
+  ["bucket",                              /BUCKET and DIRECTORY/],
+  ["bucket /mnt /more",                   /BUCKET and DIRECTORY/],
+  ["bucket /mnt --wat",                   /Unknown option '--wat'/],
+  ["bucket /mnt --uid abc",               /--uid abc: a whole number from 0/],
+  ["bucket /mnt --uid",                   /--uid/],
+  ["bucket /mnt --file-mode 999",         /--file-mode 999: an octal mode/],
+  ["bucket /mnt --metadata-ttl soon",     /--metadata-ttl soon: seconds, indefinite or minimal/],
+  ["bucket /mnt --part-size 100",         /--part-size 100: a whole number from 5242880/],
+  ["bucket /mnt --prefix foo",            /--prefix foo: a prefix that ends with \//],
+  ["s3://bucket/a/ /mnt --prefix b/",     /exclude each other/],
+  ["bucket /mnt --allow-root --allow-other", /exclude each other/],
+  ["bucket /mnt --profile x",             /--profile is not offered/],
+  ["bucket /mnt --sse rot13",             /--sse rot13: one of aws:kms/],
+  ["bucket /mnt --sse-kms-key-id k",      /needs --sse/],
+  ["arn:aws:s3:::b /mnt",                 /BUCKET arn:aws:s3:::b: a bucket name or/],
+];
+
+for (const [line, says] of wrong) {
+  test(`refused with its reason: ${line}`, () => {
+    assert.throws(
+      () => read(line),
+      (error) => error instanceof Failure && says.test(error.message),
+    );
+  });
+}
+
+test("help asks for nothing else", () => {
+  assert.equal(readMountOptions(["--help"], {}), undefined);
+});
+
+test("what only tunes is accepted and named", () => {
+  assert.deepEqual(read("bucket /mnt --max-threads 4 --log-metrics").idle, [
+    "--max-threads",
+    "--log-metrics",
+  ]);
+});

@@ -1,0 +1,220 @@
+import { parseArgs } from "node:util";
+import { totalmem } from "node:os";
+import { Failure } from "../base/failure.ts";
+import type { EngineConfig } from "../engine/engine-config.ts";
+import { OPTION_TABLE } from "./option-table.ts";
+import type { OptionName } from "./option-table.ts";
+import { headerText, keyPrefix, octalMode, oneOf, ttlMs, wholeNumber } from "./option-values.ts";
+
+const MIB = 1 << 20;
+const PART_BOUNDS = { min: 5 * MIB, max: 5 * 1024 * MIB };
+const ID_BOUNDS = { min: 0, max: 0xffff_fffe };
+const DEFAULT_TTL_MS = 1000;
+const CACHE_TTL_MS = 60_000;
+const ATTEMPTS_DEFAULT = 10;
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export interface MountOptions {
+  readonly bucket: string;
+  readonly directory: string;
+  /** The N of `/dev/fd/N`: the connection is there already, and mounted by somebody else. */
+  readonly inheritedFd: number | undefined;
+  readonly region: string;
+  readonly endpointUrl: string | undefined;
+  readonly forcePathStyle: boolean;
+  readonly signs: boolean;
+  readonly signsPayload: boolean;
+  readonly caBundlePath: string | undefined;
+  readonly userAgentPrefix: string;
+  readonly attemptsMax: number;
+  readonly requestHeaders: Readonly<Record<string, string>>;
+  readonly objectHeaders: Readonly<Record<string, string>>;
+  readonly lets: "owner" | "root" | "all";
+  readonly logLevel: "debug" | "info" | "error";
+  readonly engine: EngineConfig;
+  /** Given and without effect: worth a line in the log. */
+  readonly idle: readonly string[];
+}
+
+type Values = Readonly<Partial<Record<OptionName, string | boolean | (string | boolean)[]>>>;
+
+/** Reads the command line. Undefined: help was asked for. Every error names its option. */
+export function readMountOptions(
+  argv: readonly string[],
+  env: Environment,
+): MountOptions | undefined {
+  const { values, positionals } = split(argv);
+  if (values.help === true) return undefined;
+  const names = Object.keys(values).filter(isOptionName);
+  refuse(names, values);
+  const [source, directory] = positionals;
+  if (source === undefined || directory === undefined || positionals.length > 2) {
+    throw new Failure("invalid", "BUCKET and DIRECTORY are expected (see --help)");
+  }
+  const { bucket, prefix } = readSource(source, text(values, "prefix"));
+  const inherited = /^\/dev\/fd\/(\d{1,6})$/.exec(directory)?.[1];
+  return Object.freeze({
+    bucket,
+    directory,
+    inheritedFd: inherited === undefined ? undefined : Number(inherited),
+    region: text(values, "region") ?? env["AWS_REGION"] ?? env["AWS_DEFAULT_REGION"] ?? "us-east-1",
+    endpointUrl: text(values, "endpoint-url") ?? nonEmpty(env["AWS_ENDPOINT_URL"]),
+    forcePathStyle: values["force-path-style"] === true,
+    signs: values["no-sign-request"] !== true,
+    signsPayload: checksums(text(values, "upload-checksums")),
+    caBundlePath: text(values, "ca-bundle") ?? nonEmpty(env["AWS_CA_BUNDLE"]),
+    userAgentPrefix: headerText("user-agent-prefix", text(values, "user-agent-prefix") ?? ""),
+    attemptsMax: attempts(env["AWS_MAX_ATTEMPTS"]),
+    ...headersOf(values),
+    lets: values["allow-other"] === true ? "all" : values["allow-root"] === true ? "root" : "owner",
+    logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "error" : "info",
+    engine: engineConfig(values, prefix),
+    idle: names.filter((name) => OPTION_TABLE[name].use === "idle").map((name) => `--${name}`),
+  });
+}
+
+function split(argv: readonly string[]): { values: Values; positionals: string[] } {
+  try {
+    return parseArgs({
+      args: [...argv],
+      options: OPTION_TABLE,
+      strict: true,
+      allowPositionals: true,
+    });
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const [sentence = error.message] = error.message.split(". ");
+    throw new Failure("invalid", `${sentence} (see --help)`, error);
+  }
+}
+
+function refuse(names: readonly OptionName[], values: Values): void {
+  for (const name of names) {
+    if (OPTION_TABLE[name].use === "refused") {
+      throw new Failure("refused", `--${name} is not offered by this engine`);
+    }
+  }
+  for (const [one, other] of [
+    ["allow-other", "allow-root"],
+    ["part-size", "read-part-size"],
+    ["part-size", "write-part-size"],
+  ] as const) {
+    if (values[one] !== undefined && values[other] !== undefined) {
+      throw new Failure("invalid", `--${one} and --${other} exclude each other`);
+    }
+  }
+  if (text(values, "bucket-type") === "directory") {
+    throw new Failure("refused", "--bucket-type directory is not offered by this engine");
+  }
+}
+
+function readSource(source: string, givenPrefix: string | undefined) {
+  const uri = /^s3:\/\/([^/]+)\/?(.*)$/s.exec(source);
+  const bucket = uri?.[1] ?? source;
+  if (!/^[a-zA-Z0-9][a-zA-Z0-9._-]{1,254}$/.test(bucket)) {
+    throw new Failure(
+      "invalid",
+      `BUCKET ${source}: a bucket name or s3://NAME/PREFIX/ is expected`,
+    );
+  }
+  const uriPrefix = uri?.[2] ?? "";
+  if (uriPrefix !== "" && givenPrefix !== undefined) {
+    throw new Failure("invalid", "--prefix and a prefix in the bucket's URI exclude each other");
+  }
+  return { bucket, prefix: keyPrefix("prefix", givenPrefix ?? uriPrefix) };
+}
+
+function headersOf(values: Values) {
+  const requestHeaders: Record<string, string> = {};
+  const objectHeaders: Record<string, string> = {};
+  const set = (headers: Record<string, string>, header: string, name: OptionName) => {
+    const given = text(values, name);
+    if (given !== undefined) headers[header] = headerText(name, given);
+  };
+  if (values["requester-pays"] === true) requestHeaders["x-amz-request-payer"] = "requester";
+  set(requestHeaders, "x-amz-expected-bucket-owner", "expected-bucket-owner");
+  set(objectHeaders, "x-amz-storage-class", "storage-class");
+  const sse = text(values, "sse");
+  if (sse !== undefined) {
+    oneOf("sse", sse, ["aws:kms", "aws:kms:dsse", "AES256"]);
+    objectHeaders["x-amz-server-side-encryption"] = sse;
+  }
+  set(objectHeaders, "x-amz-server-side-encryption-aws-kms-key-id", "sse-kms-key-id");
+  if (text(values, "sse-kms-key-id") !== undefined && !sse?.startsWith("aws:kms")) {
+    throw new Failure("invalid", "--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse");
+  }
+  return { requestHeaders, objectHeaders };
+}
+
+function engineConfig(values: Values, prefix: string): EngineConfig {
+  const metadataTtl = ttlOf(values, "metadata-ttl");
+  const cached = values.cache === undefined ? undefined : CACHE_TTL_MS;
+  const part = sizeOf(values, "part-size") ?? 8 * MIB;
+  return {
+    prefix,
+    readOnly: values["read-only"] === true,
+    allowDelete: values["allow-delete"] === true,
+    allowOverwrite: values["allow-overwrite"] === true,
+    uid: idOf(values, "uid") ?? process.getuid?.() ?? 0,
+    gid: idOf(values, "gid") ?? process.getgid?.() ?? 0,
+    directoryMode: octalMode("dir-mode", text(values, "dir-mode") ?? "0755"),
+    fileMode: octalMode("file-mode", text(values, "file-mode") ?? "0644"),
+    metadataTtlMs: metadataTtl ?? cached ?? DEFAULT_TTL_MS,
+    // A name that is absent by default is absent now: what others create shows at once.
+    negativeTtlMs: ttlOf(values, "negative-metadata-ttl") ?? metadataTtl ?? cached ?? 0,
+    readPartSizeBytes: sizeOf(values, "read-part-size") ?? part,
+    writePartSizeBytes: sizeOf(values, "write-part-size") ?? part,
+    memoryBytes: memoryOf(values),
+  };
+}
+
+/** A quarter of what the container or the machine has; the rest is for everybody else. */
+function memoryOf(values: Values): number {
+  const given = text(values, "memory-target");
+  if (given !== undefined) {
+    return wholeNumber("memory-target", given, { min: 64, max: 1 << 20 }) * MIB;
+  }
+  const constrained = process.constrainedMemory();
+  const available = constrained > 0 && constrained < totalmem() ? constrained : totalmem();
+  return Math.min(Math.max(available / 4, 64 * MIB), 512 * MIB);
+}
+
+function checksums(given: string | undefined): boolean {
+  if (given === undefined) return true;
+  return oneOf("upload-checksums", given, ["crc32c", "crc64nvme", "off"]) !== "off";
+}
+
+function attempts(given: string | undefined): number {
+  if (given === undefined || given === "") return ATTEMPTS_DEFAULT;
+  if (/^[1-9]\d{0,3}$/.test(given)) return Number(given);
+  throw new Failure("invalid", `AWS_MAX_ATTEMPTS ${given}: a number from 1 to 9999 is expected`);
+}
+
+function ttlOf(values: Values, name: OptionName): number | undefined {
+  const given = text(values, name);
+  return given === undefined ? undefined : ttlMs(name, given);
+}
+
+function sizeOf(values: Values, name: OptionName): number | undefined {
+  const given = text(values, name);
+  return given === undefined ? undefined : wholeNumber(name, given, PART_BOUNDS);
+}
+
+function idOf(values: Values, name: OptionName): number | undefined {
+  const given = text(values, name);
+  return given === undefined ? undefined : wholeNumber(name, given, ID_BOUNDS);
+}
+
+function isOptionName(name: string): name is OptionName {
+  return Object.hasOwn(OPTION_TABLE, name);
+}
+
+function text(values: Values, name: OptionName): string | undefined {
+  const given = values[name];
+  return typeof given === "string" ? given : undefined;
+}
+
+function nonEmpty(given: string | undefined): string | undefined {
+  return given === "" ? undefined : given;
+}

@@ -1,0 +1,37 @@
+import { Failure } from "../base/failure.ts";
+import { createLog } from "../base/log.ts";
+import { DEVICE_READERS } from "../fuse/session.ts";
+import { tell } from "./control-channel.ts";
+import { runHandedOver } from "./handed-over.ts";
+import { readMountOptions } from "./mount-options.ts";
+import type { Environment, MountOptions } from "./mount-options.ts";
+import { usage } from "./option-table.ts";
+import { runStandalone } from "./standalone.ts";
+
+/** Threads for replies and name resolution, besides those that wait in read(2). */
+const THREADS = DEVICE_READERS + 8;
+
+/** The role `s3csi mount`. Returns the exit status; the caller ends the process with it. */
+export async function runMount(argv: readonly string[], env: Environment): Promise<number> {
+  process.env["UV_THREADPOOL_SIZE"] ??= String(THREADS); // read when the pool is first used
+  try {
+    const options = readMountOptions(argv, env);
+    if (options !== undefined) return await run(options, env);
+    process.stdout.write(usage());
+    return 0;
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    process.stderr.write(`s3csi mount: ${error.message}\n`);
+    await tell({ did: "failed", kind: error.kind, message: error.message });
+    return 1;
+  }
+}
+
+async function run(options: MountOptions, env: Environment): Promise<number> {
+  const log = createLog(options.logLevel, { role: "mount" });
+  for (const option of options.idle) log.warn({ option }, "option without effect");
+  const { inheritedFd } = options;
+  return inheritedFd !== undefined && process.send !== undefined
+    ? runHandedOver(options, inheritedFd, log)
+    : runStandalone(options, env, log);
+}

@@ -1,0 +1,74 @@
+import type { Log } from "../base/log.ts";
+import { Engine } from "../engine/engine.ts";
+import { Protocol } from "../fuse/protocol.ts";
+import { Session } from "../fuse/session.ts";
+import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
+import type { ObjectStore } from "../s3/object-store.ts";
+import { exitNow } from "../sys/exit-now.ts";
+import { mapMemfd } from "../sys/memfd.ts";
+import { EngineFileSystem } from "./engine-file-system.ts";
+import type { MountOptions } from "./mount-options.ts";
+
+export interface ServedMountOptions {
+  readonly fuseFd: number;
+  readonly slotsFd: number;
+  readonly store: ObjectStore;
+  readonly options: MountOptions;
+  readonly log: Log;
+}
+
+/** One FUSE connection served by one engine, from the first read to the last upload. */
+export class ServedMount {
+  /** The kernel's INIT is answered: files can be used. */
+  readonly ready: Promise<void>;
+  readonly #engine: Engine;
+  readonly #session: Session;
+  readonly #log: Log;
+
+  constructor({ fuseFd, slotsFd, store, options, log }: ServedMountOptions) {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.ready = promise;
+    this.#log = log;
+    this.#engine = new Engine(store, options.engine);
+    const fileSystem = new EngineFileSystem(this.#engine, {
+      config: options.engine,
+      startedMs: Date.now(),
+      admits: admission(options.lets),
+      onLostUpload: (error) => log.error({ err: error }, "upload failed after close"),
+    });
+    const protocol = new Protocol(fileSystem, {
+      onNegotiated: (negotiated) => {
+        log.debug({ ...negotiated }, "connection negotiated");
+        resolve();
+      },
+      onBug: (error, opcode) => log.error({ err: error, opcode }, "request failed by a bug"),
+    });
+    const slots = new Slots(mapMemfd(slotsFd, SLOTS_BYTES));
+    this.#session = new Session(fuseFd, slots, protocol, {
+      onLostReply: (error) => log.error({ err: error }, "reply not taken by the kernel"),
+    });
+    process.once("exit", (status) => {
+      if (this.#session.hasOutstandingReads) exitNow(status);
+    });
+    this.#session.start();
+  }
+
+  get ended(): Promise<"disconnected" | "stopped"> {
+    return this.#session.ended;
+  }
+
+  /** Completes every acknowledged write. True when all of them are in S3. */
+  async finish(): Promise<boolean> {
+    const failures = await this.#engine.finish();
+    for (const error of failures) this.#log.error({ err: error }, "upload failed at the end");
+    this.#session.stop();
+    return failures.length === 0;
+  }
+}
+
+function admission(lets: MountOptions["lets"]): (uid: number) => boolean {
+  const owner = process.getuid?.() ?? 0;
+  if (lets === "all") return () => true;
+  if (lets === "root") return (uid) => uid === owner || uid === 0;
+  return (uid) => uid === owner;
+}

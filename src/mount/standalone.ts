@@ -1,0 +1,82 @@
+import { realpathSync } from "node:fs";
+import { Failure } from "../base/failure.ts";
+import type { Log } from "../base/log.ts";
+import { Secret } from "../base/secret.ts";
+import { SLOTS_BYTES } from "../fuse/slots.ts";
+import type { Credentials } from "../s3/credentials.ts";
+import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
+import { createMemfd } from "../sys/memfd.ts";
+import { raiseReadAhead } from "../sys/read-ahead.ts";
+import { openBucket } from "./bucket-store.ts";
+import type { Environment, MountOptions } from "./mount-options.ts";
+import { ServedMount } from "./served-mount.ts";
+
+const READ_AHEAD_KIB = 1024;
+
+/** Mounts, serves in the foreground, and leaves nothing behind: for a person, without a cluster. */
+export async function runStandalone(
+  options: MountOptions,
+  env: Environment,
+  log: Log,
+): Promise<number> {
+  const store = await openBucket(options, credentialsOf(env));
+  const fuseFd = options.inheritedFd ?? openDevice();
+  const directory = options.inheritedFd === undefined ? mountAt(fuseFd, options) : undefined;
+  const slotsFd = createMemfd("s3csi-slots", SLOTS_BYTES);
+  const mount = new ServedMount({ fuseFd, slotsFd, store, options, log });
+  const asked = untilSignal();
+  await Promise.race([mount.ready, mount.ended]);
+  if (directory !== undefined) raiseReadAhead(directory, READ_AHEAD_KIB);
+  log.info({ bucket: options.bucket, directory: options.directory }, "mounted");
+  await Promise.race([asked, mount.ended]);
+  if (directory !== undefined) leave(directory);
+  const complete = await mount.finish();
+  log.info({ directory: options.directory, complete }, "unmounted");
+  return complete ? 0 : 1;
+}
+
+function openDevice(): number {
+  try {
+    return openFuseDevice();
+  } catch (error) {
+    throw new Failure("denied", "can't open /dev/fuse: is it there, and are you root?", error);
+  }
+}
+
+function mountAt(fuseFd: number, options: MountOptions): string {
+  try {
+    const directory = realpathSync(options.directory);
+    const { readOnly } = options.engine;
+    mountFuse(fuseFd, directory, { readOnly, source: `s3csi:${options.bucket}` });
+    return directory;
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new Failure("invalid", `can't mount at ${options.directory}: ${reason}`, error);
+  }
+}
+
+/** Detached: who still has a file open there may close it, nobody new comes in. */
+function leave(directory: string): void {
+  try {
+    unmount(directory, { detach: true });
+  } catch {
+    // Somebody else unmounted it: that is why we are here.
+  }
+}
+
+function credentialsOf(env: Environment): Credentials | undefined {
+  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = env;
+  if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY) return undefined;
+  return {
+    accessKeyId: AWS_ACCESS_KEY_ID,
+    secretAccessKey: new Secret(AWS_SECRET_ACCESS_KEY),
+    sessionToken: AWS_SESSION_TOKEN ? new Secret(AWS_SESSION_TOKEN) : undefined,
+  };
+}
+
+async function untilSignal(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  process.once("SIGTERM", () => resolve());
+  process.once("SIGINT", () => resolve());
+  return promise;
+}

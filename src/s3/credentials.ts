@@ -1,0 +1,7 @@
+import type { Secret } from "../base/secret.ts";
+
+export interface Credentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: Secret;
+  readonly sessionToken: Secret | undefined;
+}

@@ -1,0 +1,73 @@
+import { HttpConnection } from "./http-connection.ts";
+import type { HttpOrigin, HttpRequest } from "./http-connection.ts";
+import type { HttpResponse } from "./response-reader.ts";
+
+/** Keep-alive connections to one origin: the last used first, never more than the limit. */
+export class HttpPool {
+  readonly #origin: HttpOrigin;
+  readonly #connectionsMax: number;
+  readonly #idle: HttpConnection[] = [];
+  readonly #waiting: (() => void)[] = [];
+  #busy = 0;
+
+  constructor(origin: HttpOrigin, connectionsMax: number) {
+    this.#origin = origin;
+    this.#connectionsMax = connectionsMax;
+  }
+
+  async exchange(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+    await this.#enter(signal);
+    try {
+      return await this.#exchangeOnce(request, signal);
+    } finally {
+      this.#leave();
+    }
+  }
+
+  close(): void {
+    for (const connection of this.#idle.splice(0)) connection.close();
+  }
+
+  async #exchangeOnce(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+    for (;;) {
+      const connection = this.#takeConnection();
+      try {
+        const response = await connection.exchange(request, signal);
+        if (connection.usable) this.#idle.push(connection);
+        return response;
+      } catch (error) {
+        connection.close();
+        signal.throwIfAborted();
+        // It went stale in the pool: not a failure of the endpoint, and the next one is younger.
+        if (!connection.usedBefore) throw error;
+      }
+    }
+  }
+
+  #takeConnection(): HttpConnection {
+    for (;;) {
+      const connection = this.#idle.pop();
+      if (connection === undefined) return new HttpConnection(this.#origin);
+      if (connection.usable) return connection;
+    }
+  }
+
+  async #enter(signal: AbortSignal): Promise<void> {
+    if (this.#busy < this.#connectionsMax) {
+      this.#busy += 1;
+      return;
+    }
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.push(resolve); // the one who leaves passes its place on
+    await promise;
+    if (!signal.aborted) return;
+    this.#leave();
+    throw signal.reason;
+  }
+
+  #leave(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#busy -= 1;
+    else next();
+  }
+}

@@ -1,0 +1,114 @@
+import { createHash } from "node:crypto";
+import { Failure } from "../base/failure.ts";
+import type {
+  ListedObject,
+  ListPage,
+  ListQuery,
+  ObjectInfo,
+  ObjectStore,
+  RangeRead,
+  UploadedPart,
+} from "./object-store.ts";
+
+interface Stored extends ObjectInfo {
+  readonly body: Buffer;
+}
+
+/** A bucket in memory, for tests: the semantics of S3 and nothing else. */
+export class MemoryStore implements ObjectStore {
+  readonly #objects = new Map<string, Stored>();
+  readonly #uploads = new Map<string, Map<number, Buffer>>();
+  #version = 0;
+
+  get keys(): string[] {
+    return [...this.#objects.keys()].toSorted((left, right) => (left < right ? -1 : 1));
+  }
+
+  get unfinishedUploads(): number {
+    return this.#uploads.size;
+  }
+
+  body(key: string): Buffer | undefined {
+    return this.#objects.get(key)?.body;
+  }
+
+  async head(key: string): Promise<ObjectInfo | undefined> {
+    return this.#objects.get(key);
+  }
+
+  async list(query: ListQuery): Promise<ListPage> {
+    const objects: ListedObject[] = [];
+    const prefixes = new Set<string>();
+    const after = query.continuationToken ?? "";
+    for (const key of this.keys) {
+      const object = this.#objects.get(key);
+      if (object === undefined || !key.startsWith(query.prefix) || key <= after) continue;
+      if (objects.length + prefixes.size === query.keysMax) {
+        return { objects, prefixes: [...prefixes], nextToken: lastOf(objects, prefixes) };
+      }
+      const cut = query.delimiter === "" ? -1 : key.indexOf("/", query.prefix.length);
+      if (cut === -1) objects.push({ ...object, key });
+      else if (key.slice(0, cut + 1) > after) prefixes.add(key.slice(0, cut + 1));
+    }
+    return { objects, prefixes: [...prefixes], nextToken: undefined };
+  }
+
+  async read({ key, etag, offsetBytes, into, onFilled }: RangeRead): Promise<void> {
+    const object = this.#objects.get(key);
+    if (object === undefined) throw new Failure("absent", key);
+    if (object.etag !== etag) throw new Failure("stale", key);
+    object.body.copy(into, 0, offsetBytes, offsetBytes + into.length);
+    onFilled(into.length);
+  }
+
+  async put(key: string, body: Uint8Array): Promise<{ etag: string }> {
+    const digest = createHash("sha256").update(body).digest("hex");
+    const etag = `"${digest.slice(0, 16)}-${this.#version++}"`;
+    const sizeBytes = body.length;
+    const stored = { etag, sizeBytes, mtimeMs: 0, archived: false, body: Buffer.from(body) };
+    this.#objects.set(key, stored);
+    return { etag };
+  }
+
+  async createUpload(key: string): Promise<string> {
+    const uploadId = `${key}#${this.#version++}`;
+    this.#uploads.set(uploadId, new Map());
+    return uploadId;
+  }
+
+  async uploadPart(
+    _key: string,
+    uploadId: string,
+    partNumber: number,
+    body: Uint8Array,
+  ): Promise<UploadedPart> {
+    const parts = this.#uploads.get(uploadId);
+    if (parts === undefined) throw new Failure("absent", uploadId);
+    parts.set(partNumber, Buffer.from(body));
+    return { partNumber, etag: `"part-${partNumber}"` };
+  }
+
+  async completeUpload(key: string, uploadId: string, parts: readonly UploadedPart[]) {
+    const sent = this.#uploads.get(uploadId);
+    const bodies = parts.map(({ partNumber }) => sent?.get(partNumber));
+    if (!bodies.every((body) => body !== undefined)) throw new Failure("absent", uploadId);
+    this.#uploads.delete(uploadId);
+    return this.put(key, Buffer.concat(bodies));
+  }
+
+  async abortUpload(_key: string, uploadId: string): Promise<void> {
+    this.#uploads.delete(uploadId);
+  }
+
+  async delete(key: string): Promise<void> {
+    this.#objects.delete(key);
+  }
+}
+
+/** Everything up to here was listed; a common prefix stands for all keys below it. */
+function lastOf(objects: readonly ListedObject[], prefixes: ReadonlySet<string>): string {
+  const lastPrefix = [...prefixes].at(-1);
+  const lastKey = objects.at(-1)?.key ?? "";
+  if (lastPrefix === undefined || lastPrefix < lastKey) return lastKey;
+  return `${lastPrefix}\u{10ffff}`;
+}

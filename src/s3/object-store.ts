@@ -1,0 +1,66 @@
+import type { Buffer } from "node:buffer";
+
+export interface ObjectInfo {
+  readonly etag: string;
+  readonly sizeBytes: number;
+  readonly mtimeMs: number;
+  /** In an archive, and not restored: it can be listed and not read. */
+  readonly archived: boolean;
+}
+
+export interface ListedObject extends ObjectInfo {
+  readonly key: string;
+}
+
+export interface ListQuery {
+  readonly prefix: string;
+  readonly delimiter: "/" | "";
+  readonly keysMax: number;
+  readonly continuationToken: string | undefined;
+}
+
+export interface ListPage {
+  readonly objects: readonly ListedObject[];
+  readonly prefixes: readonly string[];
+  readonly nextToken: string | undefined;
+}
+
+export interface RangeRead {
+  readonly key: string;
+  readonly etag: string;
+  readonly offsetBytes: number;
+  /** As long as the range: it is filled from its start. */
+  readonly into: Buffer;
+  readonly onFilled: (filledBytes: number) => void;
+}
+
+export interface UploadedPart {
+  readonly partNumber: number;
+  readonly etag: string;
+}
+
+/** One bucket as the engine sees it. Failures: `absent`, `denied`, `stale`, `remote`. */
+export interface ObjectStore {
+  head(key: string, signal: AbortSignal): Promise<ObjectInfo | undefined>;
+  list(query: ListQuery, signal: AbortSignal): Promise<ListPage>;
+  /** Fails with `stale` when the object is no longer the one with that ETag. */
+  read(range: RangeRead, signal: AbortSignal): Promise<void>;
+  put(key: string, body: Uint8Array, signal: AbortSignal): Promise<{ etag: string }>;
+  createUpload(key: string, signal: AbortSignal): Promise<string>;
+  uploadPart(
+    key: string,
+    uploadId: string,
+    partNumber: number,
+    body: Uint8Array,
+    signal: AbortSignal,
+  ): Promise<UploadedPart>;
+  completeUpload(
+    key: string,
+    uploadId: string,
+    parts: readonly UploadedPart[],
+    signal: AbortSignal,
+  ): Promise<{ etag: string }>;
+  abortUpload(key: string, uploadId: string, signal: AbortSignal): Promise<void>;
+  /** Deleting what is not there is a success, as S3 says. */
+  delete(key: string, signal: AbortSignal): Promise<void>;
+}

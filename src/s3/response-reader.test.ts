@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import { Failure } from "../base/failure.ts";
+import { ResponseReader } from "./response-reader.ts";
+import type { ResponseTarget } from "./response-reader.ts";
+
+const BODY = "0123456789abcdef";
+const byLength = `HTTP/1.1 206 Partial Content\r\nContent-Length: 16\r\nETag: "x"\r\n\r\n${BODY}`;
+const byChunks = `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6;ext=1\r\n012345\r\nA\r\n6789abcdef\r\n0\r\nTrailer: t\r\n\r\n`;
+
+/** As the socket does it: into the buffer that the reader asks for, at most `step` bytes each. */
+function feed(reader: ResponseReader, wire: string, step: () => number): void {
+  let rest = Buffer.from(wire, "latin1");
+  while (rest.length > 0) {
+    const place = reader.directTarget() ?? Buffer.alloc(64);
+    const count = Math.min(rest.length, place.length, step());
+    rest.copy(place, 0, 0, count);
+    reader.take(place.subarray(0, count));
+    rest = rest.subarray(count);
+  }
+}
+
+for (const [name, wire] of [
+  ["length", byLength],
+  ["chunks", byChunks],
+] as const) {
+  test(`a body by ${name} lands in its target, however the network cuts it`, () => {
+    fc.assert(
+      fc.property(fc.infiniteStream(fc.integer({ min: 1, max: 40 })), (steps) => {
+        const filled: number[] = [];
+        const target: ResponseTarget = {
+          into: Buffer.alloc(16),
+          onFilled: (count) => filled.push(count),
+        };
+        const reader = new ResponseReader("GET", target);
+        feed(reader, wire, () => steps.next().value ?? 1);
+        assert(reader.done);
+        assert.equal(target.into.toString("latin1"), BODY);
+        assert.equal(filled.at(-1), 16);
+        assert.equal(reader.response().body.length, 0);
+      }),
+    );
+  });
+}
+
+test("an error's body is collected, not put where data was expected", () => {
+  const into = Buffer.alloc(4);
+  const reader = new ResponseReader("GET", { into, onFilled: () => undefined });
+  feed(reader, "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\n<no/>", () => 7);
+  assert.equal(reader.response().body.toString(), "<no/>");
+  assert.equal(into.readUInt32LE(0), 0);
+});
+
+function small(): ResponseReader {
+  return new ResponseReader("GET", { into: Buffer.alloc(4), onFilled: () => undefined });
+}
+
+test("more than was asked for, and what is not HTTP, is a Failure", () => {
+  assert.throws(
+    () => small().take(Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")),
+    Failure,
+  );
+  assert.throws(() => small().take(Buffer.from("SSH-2.0-x\r\n\r\n")), Failure);
+  assert.throws(
+    () => small().take(Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n")),
+    Failure,
+  );
+});
+
+test("HEAD has no body whatever its length says", () => {
+  const reader = new ResponseReader("HEAD", undefined);
+  feed(reader, "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n", () => 10);
+  assert(reader.done);
+});

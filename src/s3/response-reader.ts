@@ -1,0 +1,124 @@
+import { Buffer } from "node:buffer";
+import { Failure } from "../base/failure.ts";
+import { ChunkedBody } from "./chunked-body.ts";
+import { framingOf, parseHead } from "./http-head.ts";
+import type { HttpHead } from "./http-head.ts";
+
+const HEAD_BYTES_MAX = 64 * 1024;
+const COLLECTED_BYTES_MAX = 64 * 1024 * 1024;
+
+/** Where a successful answer's body shall go, and who wants to know how far it is. */
+export interface ResponseTarget {
+  readonly into: Buffer;
+  readonly onFilled: (filledBytes: number) => void;
+}
+
+export interface HttpResponse extends HttpHead {
+  /** Empty when the body went to the target. */
+  readonly body: Buffer;
+}
+
+/** Reads one response from pieces of any size. Everything malformed is a Failure. */
+export class ResponseReader {
+  readonly #method: string;
+  readonly #target: ResponseTarget | undefined;
+  readonly #collected: Buffer[] = [];
+  #head: HttpHead | undefined;
+  #headBytes = Buffer.alloc(0);
+  #chunked: ChunkedBody | undefined;
+  #leftBytes = 0;
+  #filledBytes = 0;
+  #collectedBytes = 0;
+  #direct = false;
+  #untilClose = false;
+  #done = false;
+
+  constructor(method: string, target: ResponseTarget | undefined) {
+    this.#method = method;
+    this.#target = target;
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  get endsWithConnection(): boolean {
+    return this.#untilClose;
+  }
+
+  /** The place for the next bytes from the network, when they need no further look. */
+  directTarget(): Buffer | undefined {
+    if (!this.#direct || this.#done || this.#chunked !== undefined) return undefined;
+    return this.#target?.into.subarray(this.#filledBytes, this.#filledBytes + this.#leftBytes);
+  }
+
+  take(bytes: Buffer): void {
+    const rest = this.#head === undefined ? this.#takeHead(bytes) : bytes;
+    if (rest === undefined || this.#done) return;
+    if (this.#chunked !== undefined) {
+      if (this.#chunked.feed(rest) !== rest.length) throw tooLong();
+      this.#done = this.#chunked.done;
+      return;
+    }
+    if (!this.#untilClose && rest.length > this.#leftBytes) throw tooLong();
+    this.#takeBody(rest);
+    this.#leftBytes -= rest.length;
+    this.#done = !this.#untilClose && this.#leftBytes === 0;
+  }
+
+  response(): HttpResponse {
+    if (this.#head === undefined) throw new Failure("remote", "no answer");
+    return { ...this.#head, body: Buffer.concat(this.#collected) };
+  }
+
+  /** Returns what lies behind the head, once that is complete. */
+  #takeHead(bytes: Buffer): Buffer | undefined {
+    const all = this.#headBytes.length === 0 ? bytes : Buffer.concat([this.#headBytes, bytes]);
+    const end = all.indexOf("\r\n\r\n");
+    if (end === -1) {
+      if (all.length > HEAD_BYTES_MAX) throw new Failure("remote", "an answer without end");
+      this.#headBytes = Buffer.from(all); // the piece is the socket's memory: it will change
+      return undefined;
+    }
+    const head = parseHead(all.toString("latin1", 0, end));
+    const rest = all.subarray(end + 4);
+    this.#headBytes = Buffer.alloc(0);
+    if (head.status >= 100 && head.status < 200) return this.#takeHead(rest);
+    this.#head = head;
+    this.#startBody(head);
+    return rest;
+  }
+
+  #startBody(head: HttpHead): void {
+    const framing = framingOf(this.#method, head);
+    this.#direct = this.#target !== undefined && head.status >= 200 && head.status < 300;
+    if (framing.by === "chunks") {
+      this.#chunked = new ChunkedBody((data) => this.#takeBody(data));
+    } else if (framing.by === "close") {
+      this.#untilClose = true;
+    } else {
+      if (this.#direct && framing.sizeBytes > (this.#target?.into.length ?? 0)) throw tooLong();
+      this.#leftBytes = framing.sizeBytes;
+      this.#done = framing.sizeBytes === 0;
+    }
+  }
+
+  #takeBody(bytes: Buffer): void {
+    if (!this.#direct || this.#target === undefined) {
+      this.#collectedBytes += bytes.length;
+      if (this.#collectedBytes > COLLECTED_BYTES_MAX) throw tooLong();
+      this.#collected.push(Buffer.from(bytes));
+      return;
+    }
+    const { into } = this.#target;
+    if (this.#filledBytes + bytes.length > into.length) throw tooLong();
+    const inPlace = bytes.buffer === into.buffer;
+    if (!inPlace) bytes.copy(into, this.#filledBytes);
+    this.#filledBytes += bytes.length;
+    this.#target.onFilled(this.#filledBytes);
+  }
+}
+
+function tooLong(): Failure {
+  return new Failure("remote", "the endpoint sent more than it was asked for");
+}

@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { test } from "node:test";
+import { Failure } from "../base/failure.ts";
+import { Secret } from "../base/secret.ts";
+import { locate } from "./s3-location.ts";
+import { S3Store } from "./s3-store.ts";
+import { S3Transport } from "./s3-transport.ts";
+
+type Answer = (response: ServerResponse, request: IncomingMessage) => void;
+
+const signal = AbortSignal.timeout(20_000);
+const BODY = Buffer.from("0123456789");
+const fails = (status: number, code = "Oops"): Answer => {
+  return (response) => {
+    response.writeHead(status).end(`<Error><Code>${code}</Code><Message>m</Message></Error>`);
+  };
+};
+
+/** An endpoint that answers by a script, one line per request, and remembers what it was asked. */
+async function scripted(script: Answer[]) {
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    request.resume().once("end", () => {
+      asked.push(`${request.method} ${request.url} ${request.headers["range"] ?? ""}`.trimEnd());
+      const answer = script.shift() ?? fails(500, "EndOfScript");
+      answer(response, request);
+    });
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const address = server.address();
+  assert(address !== null && typeof address === "object");
+  const endpointUrl = `http://127.0.0.1:${address.port}`;
+  const transport = new S3Transport({
+    location: locate({ bucket: "bkt", region: "r", endpointUrl, forcePathStyle: true }),
+    credentials: { accessKeyId: "k", secretAccessKey: new Secret("s"), sessionToken: undefined },
+    ca: undefined,
+    userAgent: "test",
+    connectionsMax: 4,
+    connectTimeoutMs: 1000,
+    silenceLimitMs: 500,
+    signsPayload: true,
+    extraHeaders: {},
+  });
+  const store = new S3Store(transport, { attemptsMax: 4, windowMs: 10_000 }, {});
+  const close = () => {
+    store.close();
+    server.closeAllConnections();
+    server.close();
+  };
+  return { store, asked, server, [Symbol.dispose]: close };
+}
+
+async function readAll(store: S3Store): Promise<string> {
+  const into = Buffer.alloc(BODY.length);
+  await store.read(
+    { key: "k", etag: '"e"', offsetBytes: 100, into, onFilled: () => undefined },
+    signal,
+  );
+  return into.toString();
+}
+
+test("a body cut short is continued where it broke", async () => {
+  using endpoint = await scripted([
+    (response) => {
+      response
+        .writeHead(206, { "content-length": 10 })
+        .write(BODY.subarray(0, 4), () => response.destroy());
+    },
+    (response) => response.writeHead(206).end(BODY.subarray(4)),
+  ]);
+  assert.equal(await readAll(endpoint.store), BODY.toString());
+  assert.deepEqual(endpoint.asked, ["GET /bkt/k bytes=100-109", "GET /bkt/k bytes=104-109"]);
+});
+
+test("overload and silence are waited out, within the number of attempts", async () => {
+  using endpoint = await scripted([
+    fails(503, "SlowDown"),
+    () => undefined,
+    (response) => response.writeHead(206).end(BODY),
+  ]);
+  assert.equal(await readAll(endpoint.store), BODY.toString());
+  using hopeless = await scripted([]);
+  await assert.rejects(
+    readAll(hopeless.store),
+    (error) => error instanceof Failure && error.kind === "remote",
+  );
+  assert.equal(hopeless.asked.length, 4);
+});
+
+// prettier-ignore
+const verdicts: [status: number, code: string, kind: string][] = [
+  [412, "PreconditionFailed", "stale"],
+  [416, "InvalidRange",       "stale"],
+  [403, "AccessDenied",       "denied"],
+  [404, "NoSuchKey",          "absent"],
+  [400, "InvalidRequest",     "remote"],
+];
+for (const [status, code, kind] of verdicts) {
+  test(`${status} ${code} is ${kind}, at once`, async () => {
+    using endpoint = await scripted([fails(status, code)]);
+    await assert.rejects(
+      readAll(endpoint.store),
+      (error) => error instanceof Failure && error.kind === kind && error.message.includes(code),
+    );
+    assert.equal(endpoint.asked.length, 1);
+  });
+}
+
+test("a kept connection that the endpoint closed is no failure", async () => {
+  using endpoint = await scripted([
+    (response) => response.writeHead(206).end(BODY),
+    (response) => response.writeHead(206).end(BODY),
+  ]);
+  await readAll(endpoint.store);
+  endpoint.server.closeIdleConnections();
+  assert.equal(await readAll(endpoint.store), BODY.toString());
+});
+
+const foreign: Answer = (response) =>
+  response.writeHead(200, { etag: '"x"', "x-amz-meta-s3csi-upload": "other" }).end();
+test("a lost answer to the completion is settled by the upload's own mark", async () => {
+  let nonce = "";
+  const uploads: Answer = (response, request) => {
+    nonce = String(request.headers["x-amz-meta-s3csi-upload"]);
+    response.end(
+      "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>",
+    );
+  };
+  const found: Answer = (response) =>
+    response.writeHead(200, { etag: '"done"', "x-amz-meta-s3csi-upload": nonce }).end();
+  using endpoint = await scripted([
+    uploads,
+    (response) => void response.destroy(),
+    fails(404, "NoSuchUpload"),
+    found,
+  ]);
+  const uploadId = await endpoint.store.createUpload("k", signal);
+  const done = await endpoint.store.completeUpload(
+    "k",
+    uploadId,
+    [{ partNumber: 1, etag: '"p"' }],
+    signal,
+  );
+  assert.equal(done.etag, '"done"');
+
+  using other = await scripted([
+    uploads,
+    (response) => void response.destroy(),
+    fails(404, "NoSuchUpload"),
+    foreign,
+  ]);
+  const otherId = await other.store.createUpload("k", signal);
+  await assert.rejects(
+    other.store.completeUpload("k", otherId, [], signal),
+    (error) => error instanceof Failure && error.kind === "absent",
+  );
+});
+
+test("a completion that says 200 and fails in its document is tried again", async () => {
+  using endpoint = await scripted([
+    (response) => response.end("<Error><Code>InternalError</Code></Error>"),
+    (response) =>
+      response.end(
+        "<CompleteMultipartUploadResult><ETag>&quot;e-1&quot;</ETag></CompleteMultipartUploadResult>",
+      ),
+  ]);
+  assert.deepEqual(await endpoint.store.completeUpload("k", "u", [], signal), { etag: '"e-1"' });
+});
+
+test("an endpoint that is not there is named", async () => {
+  using endpoint = await scripted([]);
+  endpoint[Symbol.dispose]();
+  await assert.rejects(
+    endpoint.store.probe("", 5_000),
+    /can't reach the endpoint 127\.0\.0\.1:\d+: .*ECONNREFUSED/,
+  );
+});

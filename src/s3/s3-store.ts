@@ -1,0 +1,207 @@
+import { Buffer } from "node:buffer";
+import { randomUUID } from "node:crypto";
+import { Failure } from "../base/failure.ts";
+import { readListPage } from "./list-page.ts";
+import type {
+  ListPage,
+  ListQuery,
+  ObjectInfo,
+  ObjectStore,
+  RangeRead,
+  UploadedPart,
+} from "./object-store.ts";
+import type { HttpResponse } from "./response-reader.ts";
+import { PermanentFailure, retry } from "./retry.ts";
+import type { RetryPolicy } from "./retry.ts";
+import type { S3Request, S3Transport } from "./s3-transport.ts";
+import { escapeXml, readXml } from "./xml.ts";
+
+const ARCHIVES = new Set(["GLACIER", "DEEP_ARCHIVE"]);
+const PROBE_POLICY: RetryPolicy = { attemptsMax: 3, windowMs: 3_000 };
+
+/** Marks an upload as ours, so that a lost answer to its completion can be settled. */
+const NONCE_HEADER = "x-amz-meta-s3csi-upload";
+
+/** Sent with every new object: storage class, encryption, content type. */
+export type ObjectHeaders = Readonly<Record<string, string>>;
+
+/** The bucket behind HTTP, with retries: an ObjectStore that may take its time, not give up. */
+export class S3Store implements ObjectStore {
+  readonly #transport: S3Transport;
+  readonly #policy: RetryPolicy;
+  readonly #objectHeaders: ObjectHeaders;
+  readonly #nonces = new Map<string, string>();
+
+  constructor(transport: S3Transport, policy: RetryPolicy, objectHeaders: ObjectHeaders) {
+    this.#transport = transport;
+    this.#policy = policy;
+    this.#objectHeaders = objectHeaders;
+  }
+
+  /** Asks for what a mount needs first; fails within seconds and says why it won't work. */
+  async probe(prefix: string, timeoutMs: number): Promise<void> {
+    const signal = AbortSignal.timeout(timeoutMs);
+    const request = listRequest({
+      prefix,
+      delimiter: "",
+      keysMax: 1,
+      continuationToken: undefined,
+    });
+    const response = await retry(PROBE_POLICY, signal, () => this.#transport.send(request, signal));
+    readListPage(response.body.toString("utf8"));
+  }
+
+  async head(key: string, signal: AbortSignal): Promise<ObjectInfo | undefined> {
+    try {
+      const { headers } = await this.#send({ method: "HEAD", key }, signal);
+      return {
+        etag: headers.get("etag") ?? "",
+        sizeBytes: Number(headers.get("content-length") ?? 0),
+        mtimeMs: Date.parse(headers.get("last-modified") ?? "") || 0,
+        archived:
+          ARCHIVES.has(headers.get("x-amz-storage-class") ?? "") &&
+          !(headers.get("x-amz-restore") ?? "").includes('ongoing-request="false"'),
+      };
+    } catch (error) {
+      if (error instanceof Failure && error.kind === "absent") return undefined;
+      throw error;
+    }
+  }
+
+  async list(query: ListQuery, signal: AbortSignal): Promise<ListPage> {
+    const response = await this.#send(listRequest(query), signal);
+    return readListPage(response.body.toString("utf8"));
+  }
+
+  /** A connection that breaks half-way costs only the other half. */
+  async read({ key, etag, offsetBytes, into, onFilled }: RangeRead, signal: AbortSignal) {
+    let filledBytes = 0;
+    const lastByte = offsetBytes + into.length - 1;
+    await retry(this.#policy, signal, async () => {
+      const startedAt = filledBytes;
+      const target = {
+        into: into.subarray(startedAt),
+        onFilled: (count: number) => {
+          filledBytes = startedAt + count;
+          onFilled(filledBytes);
+        },
+      };
+      const range = `bytes=${offsetBytes + startedAt}-${lastByte}`;
+      const pin = etag === "" ? {} : { "if-match": etag };
+      const request = { method: "GET", key, headers: { range, ...pin }, target } as const;
+      await this.#transport.send(request, signal);
+      if (filledBytes !== into.length) throw new Failure("remote", `GET ${key}: cut short`);
+    });
+  }
+
+  async put(key: string, body: Uint8Array, signal: AbortSignal): Promise<{ etag: string }> {
+    const request = { method: "PUT", key, body, headers: this.#objectHeaders } as const;
+    return { etag: etagOf(await this.#send(request, signal)) };
+  }
+
+  async createUpload(key: string, signal: AbortSignal): Promise<string> {
+    const nonce = randomUUID();
+    const headers = { ...this.#objectHeaders, [NONCE_HEADER]: nonce };
+    const request = { method: "POST", key, query: [["uploads", ""]], headers } as const;
+    const response = await this.#send(request, signal);
+    const uploadId = readXml(response.body.toString("utf8")).textOf("UploadId");
+    if (uploadId === undefined) throw new PermanentFailure(`upload of ${key}: no UploadId`);
+    this.#nonces.set(uploadId, nonce);
+    return uploadId;
+  }
+
+  async uploadPart(
+    key: string,
+    uploadId: string,
+    partNumber: number,
+    body: Uint8Array,
+    signal: AbortSignal,
+  ): Promise<UploadedPart> {
+    const query = [
+      ["partNumber", String(partNumber)],
+      ["uploadId", uploadId],
+    ] as const;
+    const response = await this.#send({ method: "PUT", key, query, body }, signal);
+    return { partNumber, etag: etagOf(response) };
+  }
+
+  /** An upload that has gone: our first answer was lost, or somebody else ended it. */
+  async completeUpload(
+    key: string,
+    uploadId: string,
+    parts: readonly UploadedPart[],
+    signal: AbortSignal,
+  ): Promise<{ etag: string }> {
+    const body = completeDocument(parts);
+    const request = { method: "POST", key, query: [["uploadId", uploadId]], body } as const;
+    const done = await retry(this.#policy, signal, async () => {
+      try {
+        return readCompletion(key, await this.#transport.send(request, signal));
+      } catch (error) {
+        const gone = error instanceof Failure && error.kind === "absent";
+        const ours = gone ? await this.#ownObject(key, uploadId, signal) : "";
+        if (ours === "") throw error;
+        return { etag: ours };
+      }
+    });
+    this.#nonces.delete(uploadId);
+    return done;
+  }
+
+  async abortUpload(key: string, uploadId: string, signal: AbortSignal): Promise<void> {
+    this.#nonces.delete(uploadId);
+    await this.#send({ method: "DELETE", key, query: [["uploadId", uploadId]] }, signal);
+  }
+
+  async delete(key: string, signal: AbortSignal): Promise<void> {
+    await this.#send({ method: "DELETE", key }, signal);
+  }
+
+  close(): void {
+    this.#transport.close();
+  }
+
+  /** The ETag of the object at `key` if that upload made it, else nothing. */
+  async #ownObject(key: string, uploadId: string, signal: AbortSignal): Promise<string> {
+    const { headers } = await this.#transport.send({ method: "HEAD", key }, signal);
+    const nonce = this.#nonces.get(uploadId);
+    return headers.get(NONCE_HEADER) === nonce ? (headers.get("etag") ?? "") : "";
+  }
+
+  #send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {
+    return retry(this.#policy, signal, () => this.#transport.send(request, signal));
+  }
+}
+
+function listRequest(query: ListQuery): S3Request {
+  const parameters: [string, string][] = [
+    ["list-type", "2"],
+    ["prefix", query.prefix],
+    ["max-keys", String(query.keysMax)],
+    ["encoding-type", "url"],
+  ];
+  if (query.delimiter !== "") parameters.push(["delimiter", query.delimiter]);
+  const token = query.continuationToken;
+  if (token !== undefined) parameters.push(["continuation-token", token]);
+  return { method: "GET", key: "", query: parameters };
+}
+
+/** S3 may answer 200 and say in the document that it failed. */
+function readCompletion(key: string, response: HttpResponse): { etag: string } {
+  const root = readXml(response.body.toString("utf8"));
+  if (root.name === "CompleteMultipartUploadResult") return { etag: root.textOf("ETag") ?? "" };
+  throw new Failure("remote", `completing ${key}: ${root.textOf("Code") ?? root.name}`);
+}
+
+function completeDocument(parts: readonly UploadedPart[]): Buffer {
+  const elements = parts.map(
+    ({ partNumber, etag }) =>
+      `<Part><PartNumber>${partNumber}</PartNumber><ETag>${escapeXml(etag)}</ETag></Part>`,
+  );
+  const text = `<CompleteMultipartUpload>${elements.join("")}</CompleteMultipartUpload>`;
+  return Buffer.from(text, "utf8");
+}
+
+function etagOf(response: HttpResponse): string {
+  return response.headers.get("etag") ?? "";
+}

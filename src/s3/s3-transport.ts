@@ -1,0 +1,115 @@
+import { createHash } from "node:crypto";
+import { Failure } from "../base/failure.ts";
+import type { Credentials } from "./credentials.ts";
+import { HttpPool } from "./http-pool.ts";
+import { PermanentFailure } from "./retry.ts";
+import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
+import { failureOf, isTransient } from "./s3-error.ts";
+import type { S3Location } from "./s3-location.ts";
+import {
+  canonicalQuery,
+  EMPTY_PAYLOAD_SHA256,
+  encodeKey,
+  Signer,
+  UNSIGNED_PAYLOAD,
+} from "./sign.ts";
+
+export interface TransportOptions {
+  readonly location: S3Location;
+  /** Undefined: requests are not signed. */
+  readonly credentials: Credentials | undefined;
+  readonly ca: string | undefined;
+  readonly userAgent: string;
+  readonly connectionsMax: number;
+  readonly connectTimeoutMs: number;
+  readonly silenceLimitMs: number;
+  readonly signsPayload: boolean;
+  /** Headers that every request carries, e.g. x-amz-request-payer. */
+  readonly extraHeaders: Readonly<Record<string, string>>;
+}
+
+export interface S3Request {
+  readonly method: "GET" | "HEAD" | "PUT" | "POST" | "DELETE";
+  /** Empty for the bucket itself. */
+  readonly key: string;
+  readonly query?: readonly (readonly [name: string, value: string])[];
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: Uint8Array;
+  readonly target?: ResponseTarget;
+}
+
+/** One signed request to one bucket. Answers that are no success come back as Failures. */
+export class S3Transport {
+  readonly #options: TransportOptions;
+  readonly #pool: HttpPool;
+  readonly #signer: Signer | undefined;
+
+  constructor(options: TransportOptions) {
+    const { location, credentials, ca, connectTimeoutMs } = options;
+    const { host, port, tls } = location;
+    this.#options = options;
+    this.#pool = new HttpPool({ host, port, tls, ca, connectTimeoutMs }, options.connectionsMax);
+    this.#signer = credentials && new Signer(credentials, location.region);
+  }
+
+  async send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {
+    const { location, silenceLimitMs } = this.#options;
+    const path = `${location.basePath}/${encodeKey(request.key)}`;
+    const query = canonicalQuery(request.query ?? []);
+    const response = await this.#pool.exchange(
+      {
+        method: request.method,
+        target: query === "" ? path : `${path}?${query}`,
+        headers: this.#headersOf(request, path),
+        body: request.body === undefined ? [] : [request.body],
+        responseTarget: request.target,
+        silenceLimitMs,
+      },
+      signal,
+    );
+    if (response.status >= 200 && response.status < 300) return response;
+    const failure = failureOf(this.#subjectOf(request), response);
+    if (isTransient(response)) throw new Failure("remote", failure.message);
+    if (failure.kind !== "remote") throw failure;
+    throw new PermanentFailure(failure.message);
+  }
+
+  close(): void {
+    this.#pool.close();
+  }
+
+  #headersOf(request: S3Request, path: string): Record<string, string> {
+    const { location, extraHeaders, userAgent } = this.#options;
+    const headers: Record<string, string> = {
+      host: location.hostHeader,
+      "user-agent": userAgent,
+      ...extraHeaders,
+      ...request.headers,
+    };
+    const { body, method } = request;
+    if (body !== undefined || method === "PUT" || method === "POST") {
+      headers["content-length"] = String(body?.length ?? 0);
+    }
+    if (this.#signer === undefined) return headers;
+    const signable = {
+      method,
+      path,
+      query: request.query ?? [],
+      headers,
+      payloadSha256: this.#payloadHash(body),
+    };
+    return this.#signer.sign(signable, Date.now());
+  }
+
+  #payloadHash(body: Uint8Array | undefined): string {
+    if (body === undefined || body.length === 0) return EMPTY_PAYLOAD_SHA256;
+    if (!this.#options.signsPayload) return UNSIGNED_PAYLOAD;
+    return createHash("sha256").update(body).digest("hex");
+  }
+
+  #subjectOf(request: S3Request): string {
+    const { bucket } = this.#options.location;
+    const object = request.key === "" ? `bucket ${bucket}` : `s3://${bucket}/${request.key}`;
+    return `${request.method} ${object}`;
+  }
+}

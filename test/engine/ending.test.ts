@@ -1,0 +1,137 @@
+import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { closeSync } from "node:fs";
+import * as fs from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { mountFuse, openFuseDevice, unmount } from "../../src/sys/fuse-mount.ts";
+import { createMemfd } from "../../src/sys/memfd.ts";
+import { mountBucket } from "./engine-process.ts";
+import { TestBucket } from "./test-bucket.ts";
+
+const PROGRAM = join(import.meta.dirname, "mount-program.ts");
+const FUSE_FD = 4;
+const SLOTS_FD = 5;
+
+/** What the node service does: it owns the connection, and an engine is only started on it. */
+async function ownMount() {
+  await using owned = new AsyncDisposableStack();
+  const dir = await fs.mkdtemp(join(tmpdir(), "s3csi-owner-"));
+  owned.defer(() => fs.rmdir(dir));
+  const fuseFd = openFuseDevice();
+  const slotsFd = owned.adopt(createMemfd("slots", 4096), closeSync);
+  mountFuse(fuseFd, dir, { readOnly: false, source: "s3csi-test" });
+  let held = true;
+  /** The last holder goes: the connection is over, and whoever waits on it is told. */
+  const leave = () => {
+    if (!held) return;
+    held = false;
+    unmount(dir, { detach: true });
+    closeSync(fuseFd);
+  };
+  owned.defer(leave);
+  const all = owned.move();
+  return { dir, fuseFd, slotsFd, leave, [Symbol.asyncDispose]: () => all.disposeAsync() };
+}
+
+describe("how an engine begins and ends", () => {
+  let bucket: TestBucket;
+  before(async () => {
+    bucket = await TestBucket.start();
+  });
+  after(() => bucket[Symbol.asyncDispose]());
+
+  function startEngine(fds: { fuseFd: number; slotsFd: number }, args: string[] = []) {
+    const child = fork(PROGRAM, [bucket.name, `/dev/fd/${FUSE_FD}`, ...args], {
+      env: { AWS_ENDPOINT_URL: bucket.access.endpoint },
+      stdio: ["ignore", "ignore", "ignore", "ipc", fds.fuseFd, fds.slotsFd],
+    });
+    const exited = once(child, "exit");
+    return {
+      child,
+      exited,
+      said: async () => (await once(child, "message"))[0],
+      [Symbol.asyncDispose]: async () => {
+        if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
+        await exited;
+      },
+    };
+  }
+
+  function startMessage(secretAccessKey = bucket.access.secretAccessKey) {
+    const { accessKeyId } = bucket.access;
+    return { do: "start", slotsFd: SLOTS_FD, credentials: { accessKeyId, secretAccessKey } };
+  }
+
+  test("SIGTERM completes what was written, unmounts and ends with 0", async () => {
+    await using mount = await mountBucket(bucket);
+    await using file = await fs.open(join(mount.dir, "unclosed"), "w");
+    await file.write("acknowledged");
+    assert.equal((await mount.engine.stop("SIGTERM")).status, 0);
+    assert.equal((await bucket.get("unclosed")).toString(), "acknowledged");
+    assert(!(await fs.readFile("/proc/mounts", "utf8")).includes(mount.dir));
+    await file.close().catch(() => undefined);
+  });
+
+  test("unmounted from outside, it ends by itself", async () => {
+    await using mount = await mountBucket(bucket);
+    unmount(mount.dir, { detach: false });
+    assert.equal((await mount.engine.ended).status, 0);
+  });
+
+  test("handed over: ready, then finish completes writes and leaves the connection alive", async () => {
+    await using owner = await ownMount();
+    await using engine = startEngine(owner);
+    engine.child.send(startMessage());
+    assert.deepEqual(await engine.said(), { did: "ready" });
+    await using file = await fs.open(join(owner.dir, "handed"), "w");
+    await file.write("over");
+    engine.child.send({ do: "finish" });
+    assert.deepEqual(await engine.said(), { did: "finished" });
+    assert.deepEqual(await engine.exited, [0, null]);
+    assert.equal((await bucket.get("handed")).toString(), "over");
+    assert((await fs.readFile("/proc/mounts", "utf8")).includes(owner.dir), "still mounted");
+    owner.leave(); // else this test's own close(2) would wait for an engine
+    await file.close().catch(() => undefined);
+  });
+
+  test("handed over: unmounted everywhere, it finishes by itself", async () => {
+    await using owner = await ownMount();
+    await using engine = startEngine(owner);
+    engine.child.send(startMessage());
+    assert.deepEqual(await engine.said(), { did: "ready" });
+    owner.leave();
+    assert.deepEqual(await engine.said(), { did: "finished" });
+    assert.deepEqual(await engine.exited, [0, null]);
+  });
+
+  test("handed over: the parent's end is the engine's", async () => {
+    await using owner = await ownMount();
+    await using engine = startEngine(owner);
+    engine.child.send(startMessage());
+    assert.deepEqual(await engine.said(), { did: "ready" });
+    engine.child.disconnect();
+    assert.deepEqual(await engine.exited, [0, null]);
+  });
+
+  // prettier-ignore
+  const failing: [name: string, args: string[], message: () => object, kind: string, says: RegExp][] = [
+    ["a wrong secret",     [],          () => startMessage("wrong"),         "denied",  /SignatureDoesNotMatch/],
+    ["a bad option",       ["--wat"],   () => startMessage(),                "invalid", /--wat/],
+    ["a malformed message", [],         () => ({ do: "start", slotsFd: "x" }), "invalid", /slotsFd/],
+  ];
+  for (const [name, args, message, kind, says] of failing) {
+    test(`handed over: ${name} is told precisely`, async () => {
+      await using owner = await ownMount();
+      await using engine = startEngine(owner, args);
+      engine.child.send(message());
+      const told = await engine.said();
+      assert.equal(told.did, "failed");
+      assert.equal(told.kind, kind);
+      assert.match(told.message, says);
+      assert.deepEqual(await engine.exited, [1, null]);
+    });
+  }
+});

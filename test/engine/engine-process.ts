@@ -1,0 +1,91 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess, StdioOptions } from "node:child_process";
+import { mkdtemp, rmdir } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { unmount } from "../../src/sys/fuse-mount.ts";
+import type { TestBucket } from "./test-bucket.ts";
+
+const PROGRAM = join(import.meta.dirname, "mount-program.ts");
+
+export interface Ended {
+  readonly status: number | null;
+  readonly stderr: string;
+}
+
+/** The engine's command line for a bucket; later words win over the credentials of `env`. */
+export function engineEnvironment({ access }: TestBucket): NodeJS.ProcessEnv {
+  return {
+    PATH: process.env["PATH"],
+    AWS_ACCESS_KEY_ID: access.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
+    AWS_ENDPOINT_URL: access.endpoint,
+  };
+}
+
+/** An engine that runs until it ends or is killed; its output is kept. */
+export class EngineProcess implements AsyncDisposable {
+  readonly child: ChildProcess;
+  readonly ended: Promise<Ended>;
+  readonly mounted: Promise<void>;
+  #stderr = "";
+
+  constructor(args: readonly string[], env: NodeJS.ProcessEnv, stdio?: StdioOptions) {
+    this.child = spawn(process.execPath, [PROGRAM, ...args], {
+      env,
+      stdio: stdio ?? ["ignore", "pipe", "pipe"],
+    });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.mounted = promise;
+    if (this.child.stdout !== null) {
+      createInterface({ input: this.child.stdout }).on("line", (line) => {
+        if (line.includes('"msg":"mounted"')) resolve();
+      });
+    }
+    this.child.stderr?.on("data", (data: Buffer) => (this.#stderr += data.toString()));
+    this.ended = new Promise((settle) => {
+      this.child.once("close", (status) => settle({ status, stderr: this.#stderr }));
+    });
+  }
+
+  async stop(signal: NodeJS.Signals): Promise<Ended> {
+    this.child.kill(signal);
+    return this.ended;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.child.exitCode === null && this.child.signalCode === null) await this.stop("SIGKILL");
+  }
+}
+
+export interface MountedBucket extends AsyncDisposable {
+  readonly dir: string;
+  readonly engine: EngineProcess;
+}
+
+/** A real mount of the bucket. Gone when it is disposed of, whatever the test did to it. */
+export async function mountBucket(
+  bucket: TestBucket,
+  args: readonly string[] = [],
+  env: NodeJS.ProcessEnv = {},
+): Promise<MountedBucket> {
+  await using owned = new AsyncDisposableStack();
+  const dir = owned.adopt(await mkdtemp(join(tmpdir(), "s3csi-engine-")), removeMountPoint);
+  const engine = owned.use(
+    new EngineProcess([bucket.name, dir, ...args], { ...engineEnvironment(bucket), ...env }),
+  );
+  const early = await Promise.race([engine.mounted, engine.ended]);
+  if (early !== undefined) throw new Error(`the engine ended: ${early.stderr}`);
+  const all = owned.move();
+  return { dir, engine, [Symbol.asyncDispose]: () => all.disposeAsync() };
+}
+
+async function removeMountPoint(dir: string): Promise<void> {
+  try {
+    unmount(dir, { detach: true });
+  } catch {
+    // it is unmounted already
+  }
+  await rmdir(dir);
+}

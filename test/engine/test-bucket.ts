@@ -1,0 +1,63 @@
+import {
+  CreateBucketCommand,
+  GetObjectCommand,
+  ListMultipartUploadsCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+} from "@aws-sdk/client-s3";
+import { startS3Server } from "../../tools/stack/s3-server.ts";
+import type { S3Access, S3Server } from "../../tools/stack/s3-server.ts";
+
+/** A bucket on a server of its own, seen through the vendor's client: the judge of the engine's. */
+export class TestBucket implements AsyncDisposable {
+  readonly name = "test-bucket";
+  readonly server: S3Server;
+  readonly #client: S3Client;
+  readonly #owned: AsyncDisposableStack;
+
+  private constructor(server: S3Server, client: S3Client, owned: AsyncDisposableStack) {
+    this.server = server;
+    this.#client = client;
+    this.#owned = owned;
+  }
+
+  static async start(): Promise<TestBucket> {
+    await using owned = new AsyncDisposableStack();
+    const server = owned.use(await startS3Server());
+    const { endpoint, region, accessKeyId, secretAccessKey } = server;
+    const credentials = { accessKeyId, secretAccessKey };
+    const client = new S3Client({ endpoint, region, credentials, forcePathStyle: true });
+    owned.defer(() => client.destroy());
+    const bucket = new TestBucket(server, client, owned.move());
+    await client.send(new CreateBucketCommand({ Bucket: bucket.name }));
+    return bucket;
+  }
+
+  get access(): S3Access {
+    return this.server;
+  }
+
+  async put(key: string, body: string | Uint8Array): Promise<void> {
+    await this.#client.send(new PutObjectCommand({ Bucket: this.name, Key: key, Body: body }));
+  }
+
+  async get(key: string): Promise<Buffer> {
+    const got = await this.#client.send(new GetObjectCommand({ Bucket: this.name, Key: key }));
+    return Buffer.from((await got.Body?.transformToByteArray()) ?? []);
+  }
+
+  async keys(): Promise<string[]> {
+    const page = await this.#client.send(new ListObjectsV2Command({ Bucket: this.name }));
+    return (page.Contents ?? []).map(({ Key }) => Key ?? "");
+  }
+
+  async unfinishedUploads(): Promise<number> {
+    const command = new ListMultipartUploadsCommand({ Bucket: this.name });
+    return (await this.#client.send(command)).Uploads?.length ?? 0;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#owned.disposeAsync();
+  }
+}

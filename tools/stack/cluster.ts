@@ -1,0 +1,194 @@
+import { accessSync } from "node:fs";
+import { join } from "node:path";
+import { debianLibraries, debianRoot } from "../debian.ts";
+import { ToolError } from "../progress.ts";
+import { programs } from "../programs.ts";
+import { firstLine, run } from "../run.ts";
+import { startControlPlane } from "./api-server.ts";
+import type { ControlPlane } from "./api-server.ts";
+import { busyboxArchive } from "./busybox-image.ts";
+import { writeKubeconfig } from "./certificates.ts";
+import { createCgroups } from "./cgroups.ts";
+import { CONTAINERD_SOCKET, writeClusterConfig } from "./cluster-config.ts";
+import type { ClusterConfig } from "./cluster-config.ts";
+import { claimName } from "./instance.ts";
+import type { Instance } from "./instance.ts";
+import { MACHINE_ADDRESS, bootMachine, programDirName } from "./machine.ts";
+import type { Machine } from "./machine.ts";
+import { startS3In } from "./s3-server.ts";
+import type { S3Server } from "./s3-server.ts";
+import { Service } from "./service.ts";
+
+const CONTAINERD_WITHIN_MS = 20_000;
+const LOG_LINE_WITHIN_MS = 60_000;
+const READY_TIMEOUT = "--timeout=60s";
+export const NODE_NAME = "node1";
+
+/** A real Kubernetes of one node, with an S3 server beside it. */
+export interface Cluster extends AsyncDisposable {
+  readonly kubeconfig: string;
+  readonly url: string;
+  /** Reachable under the same address from pods and from the host. */
+  readonly s3: S3Server;
+  readonly machine: Machine;
+  readonly services: Readonly<Record<string, Service>>;
+  /** Runs kubectl as the administrator and gives what it printed. */
+  kubectl(args: readonly string[], input?: string): Promise<string>;
+  /** `kubectl wait`, which on failure also tells what the cluster knows of the object. */
+  waitFor(object: string, condition: string, ...args: readonly string[]): Promise<void>;
+  /** The first line of a pod's log that matches, past or to come. */
+  logLine(pod: string, pattern: RegExp, ...args: readonly string[]): Promise<string>;
+  /** Makes the image of an OCI archive known to the node. */
+  importImage(archive: string): Promise<void>;
+}
+
+/** What the parts of a starting cluster share. */
+interface Ground {
+  readonly instance: Instance;
+  readonly machine: Machine;
+  readonly kubernetes: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly owned: AsyncDisposableStack;
+}
+
+/** Ready when it returns: the node takes pods, the default service account exists. */
+export async function startCluster(): Promise<Cluster> {
+  checkHost();
+  const [debian, kubernetes, archive] = [
+    await debianRoot(),
+    await programs("kubernetes"),
+    await busyboxArchive(),
+  ];
+  const versitygw = await programs("versitygw");
+  await using owned = new AsyncDisposableStack();
+  const instance = owned.use(await claimName("cluster"));
+  await createCgroups(instance.name);
+  const dirs = [debian, kubernetes, versitygw];
+  const machine = owned.use(await bootMachine(instance, dirs));
+  const inside = (dir: string) => join(instance.dir, "programs", programDirName(dir));
+  const env = await runtimeEnvironment(debian, inside(debian));
+  const ground = { instance, machine, kubernetes: inside(kubernetes), env, owned };
+
+  const [plane, s3] = await Promise.all([
+    startControlPlane({
+      instance,
+      address: MACHINE_ADDRESS,
+      advertised: true,
+      wrapper: machine.enter,
+      programs: ground.kubernetes,
+    }),
+    startS3In(instance, MACHINE_ADDRESS, machine.enter, inside(versitygw)),
+  ]);
+  owned.use(plane);
+  owned.use(s3);
+  const importImage = (path: string) => importInto(ground, path);
+  const services = await startNode(ground, plane, inside(debian), () => importImage(archive));
+
+  const kubectl = (args: readonly string[], input = "") =>
+    run(join(kubernetes, "kubectl"), [`--kubeconfig=${plane.kubeconfig}`, ...args], { input });
+  const waitFor: Cluster["waitFor"] = async (object, condition, ...args) => {
+    await kubectl(["wait", object, condition, READY_TIMEOUT, ...args]).catch(
+      async (error: unknown) => {
+        const told = await kubectl(["describe", object, ...args]).catch(String);
+        throw new Error(`waited for ${object} ${condition}:\n${told}`, { cause: error });
+      },
+    );
+  };
+  const logLine: Cluster["logLine"] = (pod, pattern, ...args) => {
+    const follow = [`--kubeconfig=${plane.kubeconfig}`, "logs", "--follow", pod, ...args];
+    return firstLine(join(kubernetes, "kubectl"), follow, pattern, LOG_LINE_WITHIN_MS);
+  };
+  await waitUntilReady(waitFor);
+  const all = owned.move();
+  return {
+    kubeconfig: plane.kubeconfig,
+    url: plane.url,
+    s3,
+    machine,
+    services: { ...plane.services, ...services },
+    kubectl,
+    waitFor,
+    logLine,
+    importImage,
+    [Symbol.asyncDispose]: () => all.disposeAsync(),
+  };
+}
+
+async function startNode(
+  ground: Ground,
+  plane: ControlPlane,
+  debian: string,
+  importFirst: () => Promise<void>,
+): Promise<Record<string, Service>> {
+  const { instance, machine, env, owned } = ground;
+  const pki = join(instance.dir, "pki");
+  const proxyKubeconfig = await writeKubeconfig(pki, "proxy", plane.url);
+  const config = await writeClusterConfig(instance, join(debian, "usr/lib/cni"), proxyKubeconfig);
+  const start = (name: string, program: string, args: readonly string[]) =>
+    owned.use(new Service({ instance, name, program, args, env, wrapper: machine.enter }));
+
+  const containerdProgram = join(debian, "usr/bin/containerd");
+  const containerd = start("containerd", containerdProgram, ["--config", config.containerd]);
+  await containerd.line(/successfully booted/, CONTAINERD_WITHIN_MS);
+  await importFirst(); // the kubelet's first pod needs the pause image
+  const node = await nodeArgs(pki, plane.url, config);
+  const services: Record<string, Service> = { containerd };
+  for (const [name, args] of Object.entries(node)) {
+    services[name] = start(name, join(ground.kubernetes, name), args);
+  }
+  return services;
+}
+
+async function nodeArgs(
+  pki: string,
+  url: string,
+  config: ClusterConfig,
+): Promise<Record<string, string[]>> {
+  return {
+    "kube-scheduler": [
+      `--kubeconfig=${await writeKubeconfig(pki, "scheduler", url)}`,
+      "--leader-elect=false",
+      "--secure-port=0",
+    ],
+    kubelet: [
+      `--config=${config.kubelet}`,
+      `--kubeconfig=${await writeKubeconfig(pki, "node", url)}`,
+      `--node-ip=${MACHINE_ADDRESS}`,
+      `--hostname-override=${NODE_NAME}`,
+    ],
+    "kube-proxy": [`--config=${config.proxy}`, `--hostname-override=${NODE_NAME}`],
+  };
+}
+
+async function waitUntilReady(waitFor: Cluster["waitFor"]): Promise<void> {
+  const node = `node/${NODE_NAME}`;
+  await Promise.all([
+    waitFor(node, "--for=create").then(() => waitFor(node, "--for=condition=Ready")),
+    waitFor("serviceaccount/default", "--for=create"),
+  ]);
+}
+
+async function importInto({ machine, env, instance }: Ground, archive: string): Promise<void> {
+  const ctr = join(instance.dir, "programs/debian/usr/bin/ctr");
+  const command = [ctr, "--address", CONTAINERD_SOCKET, "-n", "k8s.io", "images", "import"];
+  await run("env", [...machine.enter, ...command, archive], { env });
+}
+
+/** The node's own programs come from the unpacked packages, with their libraries. */
+async function runtimeEnvironment(debian: string, inside: string): Promise<Record<string, string>> {
+  const libraries = (await debianLibraries(debian)).replace(debian, inside);
+  const path = [join(inside, "usr/bin"), join(inside, "usr/sbin"), "/usr/sbin", "/usr/bin"];
+  return { PATH: [...path, "/sbin", "/bin"].join(":"), LD_LIBRARY_PATH: libraries };
+}
+
+/** One clear line for what this machine lacks, before anything is started. */
+export function checkHost(): void {
+  if (process.getuid?.() !== 0) {
+    throw new ToolError("the local cluster needs root: it makes namespaces, mounts and cgroups");
+  }
+  try {
+    accessSync("/dev/fuse");
+  } catch {
+    throw new ToolError("the local cluster needs /dev/fuse: load the kernel module `fuse`");
+  }
+}
