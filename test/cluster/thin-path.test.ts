@@ -13,7 +13,7 @@ import {
   workloadPod,
 } from "../../tools/stack/driver.ts";
 import { timelineOf } from "../../tools/stack/timeline.ts";
-import { clientOf } from "../s3-client.ts";
+import { clientOf } from "../../tools/stack/s3-client.ts";
 
 const BUCKET = "thin-path";
 const MOUNTS_DIR = "/var/lib/kubelet/plugins/s3.csi.scality.com/mnt";
