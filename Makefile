@@ -56,10 +56,11 @@ tools: $(node) ## build the programs of the test stack into the cache
 clean: ## remove what was built here; the shared cache stays
 	rm -rf build node_modules
 
-# Node and all packages, by the lock file. The system's npm is only needed here.
+# Node and all packages, by the lock file. The system's npm is only needed here. Not `npm ci`: it
+# wants an entry for every optional package of every platform, and mirrors need not carry them all.
 $(node): package.json package-lock.json .npmrc
 	@command -v npm >/dev/null || { echo "error: npm is needed once, to fetch the pinned Node"; exit 1; }
 	@echo "  fetching Node and packages by the lock file"
-	@npm ci --no-progress --loglevel=error
+	@npm install --no-save --no-progress --loglevel=error
 	@touch $@
 	@$@ --version >/dev/null || { echo "error: the pinned Node does not start; is libatomic1 installed?"; exit 1; }
