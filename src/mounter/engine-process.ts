@@ -27,7 +27,8 @@ export class EngineProcess {
 
   /** The descriptors are inherited: the caller may close its own afterwards. */
   constructor(request: MountRequest, fds: { readonly fuse: number; readonly slots: number }) {
-    const [, program = ""] = process.argv; // the bundle, or its source: words after it are never Node's
+    // The bundle, or its source: no word after it is ever Node's.
+    const [, program = ""] = process.argv;
     const args = [program, "mount", request.bucket, `/dev/fd/${FUSE_FD}`, ...request.args];
     this.#child = spawn(process.execPath, args, {
       env: environmentOf(request, process.env),

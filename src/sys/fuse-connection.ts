@@ -43,7 +43,7 @@ export class FuseConnection implements Disposable {
   }
 }
 
-/** The kernel's list of connections, at no path: a container sees the host's mount of it nowhere. */
+/** The kernel's list of connections, at no path: a container does not see the host's mount. */
 function mountControl(): number {
   const context = checked("fsopen", fsopen(SYS_FSOPEN, "fusectl", CLOEXEC), "fusectl");
   try {

@@ -18,6 +18,8 @@ function code(expected: string) {
 
 const inodeOf = (place: Place) => fstatSync(place.fd).ino;
 
+const takeFresh = (place: Place) => (fstatSync(place.fd).size === 5 ? undefined : "fresh");
+
 /** The wait is under way: what follows is seen through events, not through the first look. */
 async function waiting(root: string, signal = AbortSignal.timeout(WITHIN_MS), names = NAMES) {
   const found = untilBeneath(root, names, inodeOf, signal);
@@ -84,8 +86,7 @@ test("while `take` wants another, it waits on", async () => {
   await using root = await temporaryDirectory();
   const path = join(root.path, "socket");
   writeFileSync(path, "stale");
-  const take = (place: Place) => (fstatSync(place.fd).size === 5 ? undefined : "fresh");
-  const found = untilBeneath(root.path, ["socket"], take, AbortSignal.timeout(WITHIN_MS));
+  const found = untilBeneath(root.path, ["socket"], takeFresh, AbortSignal.timeout(WITHIN_MS));
   await nextTurn();
   writeFileSync(path, "other");
   await nextTurn();
