@@ -88,12 +88,20 @@ export class Mounter {
   }
 
   async #finish(): Promise<HandoverAnswer> {
-    this.#engine?.finish();
-    const ended = (await this.#engine?.ended) ?? 0;
-    const code = this.#serving ? ended : 0; // who never served has acknowledged nothing
+    const code = await this.#stopped();
     this.#end(code);
     if (code === 0) return { did: "finished" };
     return { did: "failed", kind: "remote", message: `the engine ended with ${code}` };
+  }
+
+  /** An engine that never served has acknowledged nothing: there is nothing to wait for. */
+  async #stopped(): Promise<number> {
+    const engine = this.#engine;
+    if (engine === undefined) return 0;
+    if (this.#serving) engine.finish();
+    else engine.kill();
+    const code = await engine.ended;
+    return this.#serving ? code : 0;
   }
 
   /** In a later turn: an answer that says so is on its way before the process ends. */
