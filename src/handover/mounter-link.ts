@@ -50,7 +50,9 @@ export class MounterLink implements Disposable {
   /** Resolves when everything acknowledged is in S3 and the engine has ended. */
   async finish(signal: AbortSignal): Promise<void> {
     const answer = await this.#ask({ do: "finish" }, [], signal);
+    if (answer.did === "finished") return;
     if (answer.did === "failed") throw new Failure(answer.kind, answer.message);
+    throw new Failure("remote", "the mounter did not say that it has finished");
   }
 
   [Symbol.dispose](): void {

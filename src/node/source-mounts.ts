@@ -12,7 +12,7 @@ import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
 import type { MountpointPod } from "./cluster-view.ts";
-import { untilMounter } from "./mounter-socket.ts";
+import { mounterIfThere, untilMounter } from "./mounter-socket.ts";
 
 const READ_AHEAD_KIB = 1024;
 const MOUNT_WITHIN_MS = 110_000;
@@ -33,8 +33,11 @@ export interface SourceTimes {
 
 export interface SourceMountsOptions {
   readonly kubeletPath: string;
+  /** Below `kubeletPath`. */
   readonly mountsDir: string;
   readonly log: Log;
+  readonly mountWithinMs?: number;
+  readonly finishWithinMs?: number;
 }
 
 /** The FUSE mounts of this node, one per Mountpoint Pod: made once, shared, taken down once. */
@@ -66,7 +69,7 @@ export class SourceMounts {
     return this.#exclusively(pod.mountId, async () => {
       const present = this.#findServed(pod.mountId);
       if (present !== undefined) return present;
-      const signal = AbortSignal.timeout(MOUNT_WITHIN_MS);
+      const signal = AbortSignal.timeout(this.#options.mountWithinMs ?? MOUNT_WITHIN_MS);
       const startedMs = performance.now();
       const link = await untilMounter(this.#options.kubeletPath, pod.uid, signal);
       const mounterMs = performance.now() - startedMs;
@@ -86,11 +89,16 @@ export class SourceMounts {
       const source = this.#find(mountId);
       if (source !== undefined && this.#isBound(source)) return false;
       using connection = this.#connectionOf(source);
-      if (source !== undefined) unmountSource(source.dir);
-      removeDirectory(this.#dirOf(mountId));
-      if (source !== undefined) this.#options.log.info({ mount: mountId }, "source unmounted");
-      if (pod !== undefined) await this.#finish(mountId, pod, connection);
+      const finished = pod === undefined ? undefined : this.#finish(mountId, pod, connection);
+      finished?.catch(() => {}); // awaited below, when the mount is off
+      try {
+        if (source !== undefined) unmountSource(source.dir);
+        removeDirectory(this.#dirOf(mountId));
+      } finally {
+        await finished; // in any case: it may still use the connection's handle
+      }
       this.#forgetLink(mountId);
+      if (source !== undefined) this.#options.log.info({ mount: mountId }, "source unmounted");
       return true;
     });
   }
@@ -124,18 +132,23 @@ export class SourceMounts {
     return source;
   }
 
+  /**
+   * Sends its word before it returns, if the mounter is there: an engine whose mount was the last
+   * ends by itself, and the mounter with it, before anybody could ask.
+   */
   async #finish(
     mountId: string,
     pod: MountpointPod,
     connection: FuseConnection | undefined,
   ): Promise<void> {
-    const signal = AbortSignal.timeout(FINISH_WITHIN_MS);
+    const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
+    const { kubeletPath } = this.#options;
     const kept = this.#links.get(mountId);
     this.#links.delete(mountId);
     try {
       // A container that was started anew has another mounter: it too waits to be told.
-      const known = kept?.isOpen === true ? kept : undefined;
-      using link = known ?? (await untilMounter(this.#options.kubeletPath, pod.uid, signal));
+      const now = kept?.isOpen === true ? kept : mounterIfThere(kubeletPath, pod.uid);
+      using link = now ?? (await untilMounter(kubeletPath, pod.uid, signal));
       await link.finish(signal);
     } catch (error) {
       connection?.abort();

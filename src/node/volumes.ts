@@ -16,7 +16,7 @@ import type { PublishRequest, Target } from "./publish-request.ts";
 import type { Source, SourceMounts, SourceTimes } from "./source-mounts.ts";
 
 export interface VolumesOptions {
-  readonly view: ClusterView;
+  readonly view: Pick<ClusterView, "untilAssigned" | "untilScheduled" | "pods">;
   readonly sources: SourceMounts;
   /** Holds the driver's credentials, endpoint and region. */
   readonly env: Environment;

@@ -85,6 +85,23 @@ export async function untilBeneath<T>(
   }
 }
 
+/** The same without waiting: undefined when it is not there now. */
+export function lookBeneath<T>(
+  root: string,
+  names: readonly string[],
+  take: (place: Place) => T | undefined,
+): T | undefined {
+  let place = openPlace(root);
+  for (const name of names) {
+    using here = place;
+    const next = openIfThere(here, name);
+    if (next === undefined) return undefined;
+    place = next;
+  }
+  using last = place;
+  return take(last);
+}
+
 interface WatchedDirectory {
   /** Device and inode: another directory of the same name is another directory. */
   readonly identity: string;

@@ -15,19 +15,20 @@ import { temporaryDirectory } from "./temporary-directory.ts";
 const PROGRAM = join(import.meta.dirname, "../../src/main.ts");
 const START_WITHIN_MS = 10_000;
 
-/** A real mounter, as a process of its own, with a directory where it listens. */
+/** A mounter, real or hostile, as a process of its own. */
 export class MounterProcess implements AsyncDisposable {
   readonly child: ChildProcess;
   readonly ended: Promise<number | NodeJS.Signals | null>;
   readonly commDir: string;
-  readonly #owned: AsyncDisposableStack;
+  readonly #owned = new AsyncDisposableStack();
   #output = "";
 
-  private constructor(commDir: string, owned: AsyncDisposableStack, env: NodeJS.ProcessEnv) {
+  constructor(commDir: string, words: readonly string[] = [PROGRAM, "mounter", "--comm"]) {
     this.commDir = commDir;
-    this.#owned = owned;
-    this.child = spawn(process.execPath, [PROGRAM, "mounter", "--comm", commDir], {
-      env,
+    // In a pod it is /comm: a kubelet's whole path is too long for a socket's address.
+    this.child = spawn(process.execPath, [...words, "/proc/self/cwd"], {
+      cwd: commDir,
+      env: {},
       stdio: ["ignore", "pipe", "pipe"],
     });
     for (const stream of [this.child.stdout, this.child.stderr]) {
@@ -38,21 +39,24 @@ export class MounterProcess implements AsyncDisposable {
     });
   }
 
-  static async start(env: NodeJS.ProcessEnv = {}): Promise<MounterProcess> {
+  /** A real one with a directory of its own, once it listens. */
+  static async start(): Promise<MounterProcess> {
     await using owned = new AsyncDisposableStack();
     const dir = owned.use(await temporaryDirectory());
     const comm = join(dir.path, "comm");
     mkdirSync(comm);
     chmodSync(dir.path, 0o755); // others may come as far as the socket, and are refused there
-    const mounter = new MounterProcess(comm, owned.move(), env);
-    const there = untilBeneath(
-      comm,
-      ["mount.sock"],
-      () => true,
-      AbortSignal.timeout(START_WITHIN_MS),
-    );
-    await Promise.race([there, mounter.#endedEarly()]);
+    const mounter = owned.use(new MounterProcess(comm));
+    await mounter.listening();
+    mounter.#owned.use(dir);
+    owned.move();
     return mounter;
+  }
+
+  async listening(): Promise<void> {
+    const signal = AbortSignal.timeout(START_WITHIN_MS);
+    const there = untilBeneath(this.commDir, ["mount.sock"], () => true, signal);
+    await Promise.race([there, this.#endedEarly()]);
   }
 
   get socketPath(): string {
@@ -93,7 +97,7 @@ export class MounterProcess implements AsyncDisposable {
       this.child.kill("SIGKILL");
     }
     await this.ended;
-    await this.#owned.disposeAsync();
+    await this.#owned.disposeAsync(); // the directory, where it has its own
   }
 
   async #endedEarly(): Promise<never> {

@@ -4,8 +4,11 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 
 const TURNS_MAX = 200;
 
-/** libuv's own, opened once and kept; and the one that lists the others, gone when it is read. */
-const KEPT = /^(anon_inode:inotify|\/proc\/.*|gone)$/;
+/**
+ * Not counted: libuv's own, opened once and kept; pipes to the processes that a test starts; and
+ * the one that lists the others, gone when it is read.
+ */
+const KEPT = /^(anon_inode:inotify|pipe:.*|\/proc\/.*|gone)$/;
 
 /** What a process holds open, by what each descriptor is. */
 export function openDescriptors(pid: number | "self" = "self"): string[] {

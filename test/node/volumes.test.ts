@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import * as fs from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { MountpointPod } from "../../src/node/cluster-view.ts";
+import type { PublishRequest } from "../../src/node/publish-request.ts";
+import { Volumes } from "../../src/node/volumes.ts";
+import type { VolumesOptions } from "../../src/node/volumes.ts";
+import { TestBucket } from "../engine/test-bucket.ts";
+import { TestNode, silentLog } from "./test-node.ts";
+import type { TestPod } from "./test-node.ts";
+
+const soon = () => AbortSignal.timeout(15_000);
+
+/** The cluster as the node service sees it, with one Mountpoint Pod or none. */
+class OnePodView implements Pick<VolumesOptions["view"], "pods"> {
+  pod: MountpointPod | undefined;
+
+  pods = () => (this.pod === undefined ? [] : [this.pod]);
+
+  async untilAssigned(_uid: string, volumeID: string, pv: string, signal: AbortSignal) {
+    const pod = this.pod?.name ?? (await never(signal));
+    const spec = { nodeName: "n", persistentVolumeName: pv, volumeID, mountOptions: "" };
+    const attachments = { workloadFSGroup: "", mountpointS3PodAttachments: {} };
+    return { attachment: "s3pa-1", spec: { ...spec, ...attachments }, pod };
+  }
+
+  async untilScheduled(_name: string, signal: AbortSignal): Promise<MountpointPod> {
+    return this.pod ?? never(signal);
+  }
+}
+
+function never(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}
+
+describe("publish and unpublish on a node", () => {
+  let bucket: TestBucket;
+  before(async () => {
+    bucket = await TestBucket.start();
+    await bucket.put("there", "content");
+  });
+  after(() => bucket[Symbol.asyncDispose]());
+
+  function volumesOn(node: TestNode, view: OnePodView): Volumes {
+    const { endpoint, accessKeyId, secretAccessKey } = bucket.access;
+    const keys = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
+    const env = { ...keys, AWS_ENDPOINT_URL: endpoint };
+    const { sources } = node;
+    return new Volumes({ view, sources, env, userAgent: "test", log: silentLog });
+  }
+
+  function requestFor(node: TestNode, workload: string, readOnly = false): PublishRequest {
+    const parent = join(node.kubeletPath, "pods", workload, "volumes/kubernetes.io~csi/pv-1");
+    const target = { path: join(parent, "mount"), podUid: workload, pvName: "pv-1" };
+    mkdirSync(parent, { recursive: true });
+    return {
+      volumeId: "vol-1",
+      target,
+      workloadUid: workload,
+      mountOptions: ["allow-other"],
+      readOnly,
+      context: { bucketName: bucket.name, authenticationSource: "driver" },
+      secrets: {},
+    };
+  }
+
+  async function setUp() {
+    const node = await TestNode.start();
+    const pod: TestPod = node.pod();
+    const view = new OnePodView();
+    view.pod = pod.pod;
+    return { node, pod, view, volumes: volumesOn(node, view) };
+  }
+
+  test("two workloads share a mount, each as it asked; a republish answers at once", async () => {
+    const { node, pod, view, volumes } = await setUp();
+    await using _node = node;
+    const mounter = pod.run();
+    const [one, two] = [requestFor(node, "w-1"), requestFor(node, "w-2", true)];
+    await Promise.all([volumes.publish(one, soon()), volumes.publish(two, soon())]);
+    await fs.writeFile(join(one.target.path, "written"), "by one");
+    assert.equal(await fs.readFile(join(two.target.path, "written"), "utf8"), "by one");
+    await assert.rejects(fs.writeFile(join(two.target.path, "x"), ""), { code: "EROFS" });
+
+    view.pod = undefined; // nothing to wait for: it would never come
+    const startedMs = performance.now();
+    await volumes.publish(one, AbortSignal.timeout(100));
+    assert(performance.now() - startedMs < 100);
+    view.pod = { ...pod.pod, needsUnmount: true };
+
+    for (const { target } of [one, two, one]) await volumes.unpublish(target); // once too often
+    assert.equal(await mounter.ended, 0);
+    assert.equal((await bucket.get("written")).toString(), "by one");
+    assert.deepEqual(node.mounts(), []);
+  });
+
+  test("while one publish of a target is under way, another is told to come back", async () => {
+    const { node, pod, volumes } = await setUp();
+    await using _node = node;
+    const request = requestFor(node, "w-1");
+    const first = volumes.publish(request, soon());
+    await assert.rejects(volumes.publish(request, soon()), { kind: "busy" });
+    await assert.rejects(volumes.unpublish(request.target), { kind: "busy" });
+    pod.run();
+    await first;
+  });
+
+  test("a deadline is a deadline, with words for what was waited for", async () => {
+    const { node, pod, view, volumes } = await setUp();
+    await using _node = node;
+    const request = requestFor(node, "w-1");
+    const publish = () => volumes.publish(request, AbortSignal.timeout(50));
+    const serving = `Timed out waiting for Mountpoint Pod ${pod.pod.name} to serve`;
+    await assert.rejects(publish(), { kind: "timeout", message: serving });
+    view.pod = undefined;
+    const words = /^Timed out waiting for MountpointS3PodAttachment/;
+    await assert.rejects(publish(), { kind: "timeout", message: words });
+    view.pod = pod.pod;
+    pod.run(); // the mount goes on in between: the next publish joins it
+    await volumes.publish(request, soon());
+  });
+
+  test("where the pod's directory is gone, none is made", async () => {
+    const { node, pod, volumes } = await setUp();
+    await using _node = node;
+    pod.run();
+    const request = requestFor(node, "w-1");
+    const podDir = join(node.kubeletPath, "pods/w-1");
+    await fs.rm(podDir, { recursive: true });
+    await assert.rejects(volumes.publish(request, soon()), { kind: "absent" });
+    await assert.rejects(fs.stat(podDir), { code: "ENOENT" });
+  });
+
+  test("a mount that is dead or hangs is unpublished without touching it", async () => {
+    for (const signal of ["SIGKILL", "SIGSTOP"] as const) {
+      const { node, pod, volumes } = await setUp();
+      await using _node = node;
+      const mounter = pod.run();
+      const { target, ...rest } = requestFor(node, "w-1");
+      await volumes.publish({ target, ...rest }, soon());
+      const engines = mounter.enginePids;
+      for (const pid of engines) process.kill(pid, signal);
+      const startedMs = performance.now();
+      await volumes.unpublish(target);
+      assert(performance.now() - startedMs < 1_000, signal);
+      await assert.rejects(fs.stat(target.path), { code: "ENOENT" });
+      assert.deepEqual(await fs.readdir(dirname(target.path)), []);
+    }
+  });
+
+  test("a pod that has finished is not asked again, though it still counts as running", async () => {
+    const { node, pod, view, volumes } = await setUp();
+    await using _node = node;
+    const mounter = pod.run();
+    const request = requestFor(node, "w-1");
+    await volumes.publish(request, soon());
+    await volumes.unpublish(request.target);
+    view.pod = { ...pod.pod, needsUnmount: true };
+    for (let event = 0; event < 5; event += 1) volumes.settleAll();
+    assert.equal(await mounter.ended, 0);
+    const asked: string[] = [];
+    node.sources.remove = async (id) => asked.push(id) > 0;
+    for (let event = 0; event < 5; event += 1) volumes.settleAll();
+    assert.deepEqual(asked, []);
+  });
+});
