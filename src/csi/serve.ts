@@ -9,6 +9,7 @@ import type { Log } from "../base/log.ts";
 import { failuresToStatus } from "./status.ts";
 
 const UNIX = "unix://";
+const CALLS_END_WITHIN_MS = 2_000;
 
 /**
  * Serves gRPC on a unix socket. The socket of an earlier life of this process is replaced: the
@@ -43,7 +44,12 @@ export async function serve(
       const closed = once(server, "close");
       server.close();
       for (const session of sessions) session.close();
+      // A publish may wait for minutes, and its caller comes back: the process does not.
+      const cut = setTimeout(() => {
+        for (const session of sessions) session.destroy();
+      }, CALLS_END_WITHIN_MS);
       await closed;
+      clearTimeout(cut);
     },
   };
 }

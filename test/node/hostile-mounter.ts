@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 
-/** What a compromised Mountpoint Pod might do, as a process: `hostile-mounter.ts MODE DIRECTORY`. */
+/** What a compromised Mountpoint Pod might do: `hostile-mounter.ts MODE DIRECTORY`. */
 type Act = (socket: Socket, line: string) => void;
 
 const answer = (text: string): Act => {

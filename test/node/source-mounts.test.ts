@@ -29,7 +29,7 @@ describe("the sources of a node", () => {
   test("made once for all who ask, removed when nothing is bound, nothing is left", async () => {
     await using node = await TestNode.start();
     const pod = node.pod();
-    const before = openDescriptors();
+    const held = openDescriptors();
     const asked = [ensure(node, pod), ensure(node, pod), ensure(node, pod)]; // the mounter is late
     const mounter = pod.run();
     const [source, ...same] = await Promise.all(asked);
@@ -48,7 +48,7 @@ describe("the sources of a node", () => {
     assert.deepEqual([node.mounts(), node.sources.ids()], [[], []]);
     assert(!existsSync(source.dir));
     assert.equal((await bucket.get("bound")).toString(), "still served");
-    await assertNothingLeaked(before);
+    await assertNothingLeaked(held);
   });
 
   test("callers of one failed mount each hear why; the next, right one is served", async () => {
@@ -144,11 +144,11 @@ describe("the sources of a node", () => {
       await using node = await TestNode.start({ mountWithinMs: 2_000, finishWithinMs: 2_000 });
       const pod = node.pod();
       await pod.runHostile(mode).listening();
-      const before = openDescriptors();
+      const held = openDescriptors();
       await assert.rejects(ensure(node, pod), { name: "Failure", kind, message });
       assert.deepEqual(node.mounts(), []);
       assert(!existsSync(join(node.mountsDir, "mp-1")));
-      await assertNothingLeaked(before);
+      await assertNothingLeaked(held);
     });
   }
 
@@ -156,12 +156,12 @@ describe("the sources of a node", () => {
     await using node = await TestNode.start({ mountWithinMs: 2_000, finishWithinMs: 2_000 });
     const pod = node.pod();
     await pod.runHostile("chatty").listening();
-    const before = openDescriptors();
+    const held = openDescriptors();
     const asked = ensure(node, pod);
     await asked.catch((error: unknown) => assert.match(String(error), /broke the protocol/));
     await assert.rejects(node.sources.remove("mp-1", pod.pod), { name: "Failure" });
     assert.deepEqual(node.mounts(), []);
-    await assertNothingLeaked(before);
+    await assertNothingLeaked(held);
   });
 
   // prettier-ignore
@@ -175,11 +175,11 @@ describe("the sources of a node", () => {
     test(`${name} in place of the socket is refused`, async () => {
       await using node = await TestNode.start();
       const pod = node.pod();
-      const before = openDescriptors();
+      const held = openDescriptors();
       await plant(pod.commDir);
       await assert.rejects(ensure(node, pod), { kind: "denied", message });
       assert.deepEqual(node.mounts(), []);
-      await assertNothingLeaked(before);
+      await assertNothingLeaked(held);
     });
   }
 
@@ -189,11 +189,11 @@ describe("the sources of a node", () => {
     const mounter = attacker.run();
     await mounter.listening();
     await fs.link(mounter.socketPath, join(victim.commDir, "mount.sock"));
-    const before = openDescriptors();
+    const held = openDescriptors();
     const message = `the socket of pod ${victim.pod.uid} is served by process ${mounter.pid} of another`;
     await assert.rejects(ensure(node, victim), { kind: "denied", message });
     assert.deepEqual(node.mounts(), []);
-    await assertNothingLeaked(before);
+    await assertNothingLeaked(held);
   });
 
   test("ending one connection by force never ends another that got its number", async (t) => {
