@@ -13,7 +13,7 @@ import { parsePublishRequest, parseTarget } from "./publish-request.ts";
 const KUBELET = "/var/lib/kubelet";
 const TARGET = `${KUBELET}/pods/uid-1/volumes/kubernetes.io~csi/pv-1/mount`;
 
-type Init = MessageInitShape<typeof NodePublishVolumeRequestSchema>;
+type Init = Extract<MessageInitShape<typeof NodePublishVolumeRequestSchema>, { $typeName?: never }>;
 
 function capability(mode: Mode, mountFlags: string[] = []): Init["volumeCapability"] {
   return { accessMode: { mode }, accessType: { case: "mount", value: { mountFlags } } };
@@ -70,7 +70,7 @@ const bad: [name: string, change: Init, says: string | RegExp][] = [
   ["no volume id",       { volumeId: "" },                   "Volume ID not provided"],
   ["no target",          { targetPath: "" },                 "Target path not provided"],
   ["a foreign target",   { targetPath: "/etc" },             /^Target path "\/etc" is not a pod's volume below \/var\/lib\/kubelet\/pods\/$/],
-  ["no capability",      { volumeCapability: undefined as never }, "Volume capability not provided"],
+  ["no capability",      { volumeCapability: undefined }, "Volume capability not provided"],
   ["a block volume",     { volumeCapability: { accessMode: { mode: Mode.MULTI_NODE_MULTI_WRITER }, accessType: { case: "block", value: {} } } }, "Volume capability not supported: volumeMode Block"],
   ["no access mode",     { volumeCapability: { accessType: { case: "mount", value: {} } } }, /access mode UNKNOWN; use ReadWriteMany or ReadOnlyMany$/],
   ["one writer",         { volumeCapability: capability(Mode.SINGLE_NODE_WRITER) }, /access mode SINGLE_NODE_WRITER;/],
