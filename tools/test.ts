@@ -5,7 +5,7 @@ import { seconds, toolMain } from "./progress.ts";
 
 /** Pure tests need nothing but Node; stack tests start real servers, most of them as root. */
 const KINDS = {
-  pure: ["src/**/*.test.ts", "test/*.test.ts"],
+  pure: ["src/**/*.test.ts", "tools/**/*.test.ts", "test/*.test.ts"],
   stack: ["test/*/**/*.test.ts"],
 };
 type Kind = keyof typeof KINDS;

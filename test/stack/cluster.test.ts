@@ -8,19 +8,10 @@ import { test } from "node:test";
 import { IMAGE, IMAGE_ARCHIVE } from "../../tools/image.ts";
 import { startCluster } from "../../tools/stack/cluster.ts";
 import { reapDead } from "../../tools/stack/instance.ts";
-import { leftovers } from "./leftovers.ts";
+import { NOTHING, leftovers } from "./leftovers.ts";
 
 const NODE_READY_LIMIT_MS = 30_000;
 const SYSCTLS = ["vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"];
-const NOTHING = {
-  processes: [],
-  mounts: [],
-  links: [],
-  rules: [],
-  networkNamespaces: [],
-  cgroups: [],
-  directories: [],
-};
 
 const sysctls = () => Promise.all(SYSCTLS.map((name) => readFile(`/proc/sys/${name}`, "utf8")));
 

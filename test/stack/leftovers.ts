@@ -4,6 +4,17 @@ import { run } from "../../tools/run.ts";
 import { cgroupOf } from "../../tools/stack/cgroups.ts";
 import { MARK, STATE_ROOT, linkOf } from "../../tools/stack/instance.ts";
 
+/** All is well. */
+export const NOTHING = {
+  processes: [],
+  mounts: [],
+  links: [],
+  rules: [],
+  networkNamespaces: [],
+  cgroups: [],
+  directories: [],
+};
+
 /** What an instance may leave on a machine, each kind as a list that is empty when all is well. */
 export async function leftovers(instanceName: string): Promise<Record<string, string[]>> {
   const dir = join(STATE_ROOT, instanceName);
