@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { CLUSTER_NAME } from "./cluster.ts";
 import { STATE_ROOT } from "./instance.ts";
+import { closeOf } from "./lock.ts";
 import type { S3Access } from "./s3-server.ts";
 
 /** Where the supervisor of `make up` listens; gone together with the cluster. */
@@ -32,7 +33,7 @@ export async function callSupervisor(): Promise<SupervisorCall | undefined> {
   } catch {
     return undefined; // no socket, or nobody behind it
   }
-  const closed = once(socket, "close");
+  const closed = closeOf(socket);
   const facts = await firstLineOf(socket);
   if (facts === undefined) return undefined; // it was ending already
   return {
