@@ -70,18 +70,20 @@ export async function startCluster(): Promise<Cluster> {
   const env = await runtimeEnvironment(debian, inside(debian));
   const ground = { instance, machine, kubernetes: inside(kubernetes), env, owned };
 
-  const [plane, s3] = await Promise.all([
+  const starting = [
     startControlPlane({
       instance,
       address: MACHINE_ADDRESS,
       advertised: true,
       wrapper: machine.enter,
       programs: ground.kubernetes,
-    }),
-    startS3In(instance, MACHINE_ADDRESS, machine.enter, inside(versitygw)),
-  ]);
-  owned.use(plane);
-  owned.use(s3);
+    }).then((it) => owned.use(it)),
+    startS3In(instance, MACHINE_ADDRESS, machine.enter, inside(versitygw)).then((it) =>
+      owned.use(it),
+    ),
+  ] as const;
+  await Promise.allSettled(starting); // when one fails, the other must not go on starting things
+  const [plane, s3] = await Promise.all(starting);
   const importImage = (path: string) => importInto(ground, path);
   const services = await startNode(ground, plane, inside(debian), () => importImage(archive));
 
