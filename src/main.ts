@@ -17,6 +17,14 @@ const ROLES: Readonly<Record<string, { readonly summary: string; load(): Promise
     summary: "serve the kubelet: publish and unpublish volumes (one per node)",
     load: async () => (await import("./roles/node.ts")).run,
   },
+  mounter: {
+    summary: "receive a mount from the node service, keep its engine (one per Mountpoint Pod)",
+    load: async () => (await import("./roles/mounter.ts")).run,
+  },
+  mount: {
+    summary: "serve one bucket as a filesystem",
+    load: async () => (await import("./roles/mount.ts")).run,
+  },
 };
 
 const USAGE = [

@@ -13,6 +13,7 @@ const NATIVE = [
   "koffi/package.json",
   "koffi/index.js",
   "koffi/src/koffi/index.js",
+  "koffi/src/koffi/src/static.js",
   `@koromix/koffi-linux-${process.arch}/package.json`,
   `@koromix/koffi-linux-${process.arch}/index.js`,
   `@koromix/koffi-linux-${process.arch}/linux_${process.arch}`,

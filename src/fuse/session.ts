@@ -7,6 +7,8 @@ export const DEVICE_READERS = 4;
 /** Below this a hop to another thread costs more than the copy itself. */
 const SYNC_REPLY_BYTES_MAX = 64 * 1024;
 
+const READ_AGAIN = new Set(["EAGAIN", "EINTR", "ENOENT", "EIO"]);
+
 export interface SessionEvents {
   /** A reply that the kernel did not take for a reason other than a caller that left. */
   onLostReply(error: unknown): void;
@@ -74,15 +76,12 @@ export class Session {
     });
   }
 
-  /** ENODEV ends it; all else (an interrupted or withdrawn request) is a reason to read again. */
+  /** A withdrawn or interrupted request is a reason to read again; ENODEV and all else, the end. */
   #readFailed(slot: Slot, error: NodeJS.ErrnoException): void {
     this.#slots.release(slot);
-    if (error.code === "ENODEV" || error.code === "EBADF" || error.code === "EINVAL") {
-      this.#over = true;
-      this.#end("disconnected");
-      return;
-    }
-    this.start();
+    if (READ_AGAIN.has(error.code ?? "")) return this.start();
+    this.#over = true;
+    this.#end("disconnected");
   }
 
   #write(reply: Reply, slot: Slot): void {

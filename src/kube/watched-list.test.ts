@@ -14,7 +14,9 @@ const log = createLog("error", {});
 
 const nameOf = (raw: { metadata?: { name?: string } }) => raw.metadata?.name;
 
-/** A server that answers lists and watches as scripted, one answer per request, the last for all. */
+/**
+ * A server that answers lists and watches as scripted, one answer per request, the last for all.
+ */
 async function scripted(lists: Answer[], watches: Answer[]) {
   const asked: string[] = [];
   const server = createServer((request: IncomingMessage, response) => {

@@ -6,6 +6,7 @@ import { SLOTS_BYTES } from "../fuse/slots.ts";
 import type { Credentials } from "../s3/credentials.ts";
 import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { createMemfd } from "../sys/memfd.ts";
+import { mountAt, readMounts } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
 import { openBucket } from "./bucket-store.ts";
 import type { Environment, MountOptions } from "./mount-options.ts";
@@ -21,12 +22,13 @@ export async function runStandalone(
 ): Promise<number> {
   const store = await openBucket(options, credentialsOf(env));
   const fuseFd = options.inheritedFd ?? openDevice();
-  const directory = options.inheritedFd === undefined ? mountAt(fuseFd, options) : undefined;
+  const directory = options.inheritedFd === undefined ? attach(fuseFd, options) : undefined;
   const slotsFd = createMemfd("s3csi-slots", SLOTS_BYTES);
   const mount = new ServedMount({ fuseFd, slotsFd, store, options, log });
   const asked = untilSignal();
   await Promise.race([mount.ready, mount.ended]);
-  if (directory !== undefined) raiseReadAhead(directory, READ_AHEAD_KIB);
+  const device = directory === undefined ? undefined : mountAt(readMounts(), directory)?.device;
+  if (device !== undefined) raiseReadAhead(device, READ_AHEAD_KIB);
   log.info({ bucket: options.bucket, directory: options.directory }, "mounted");
   await Promise.race([asked, mount.ended]);
   if (directory !== undefined) leave(directory);
@@ -43,7 +45,7 @@ function openDevice(): number {
   }
 }
 
-function mountAt(fuseFd: number, options: MountOptions): string {
+function attach(fuseFd: number, options: MountOptions): string {
   try {
     const directory = realpathSync(options.directory);
     const { readOnly } = options.engine;

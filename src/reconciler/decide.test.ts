@@ -38,6 +38,7 @@ const pod = (fields: Partial<MountpointPod> = {}): MountpointPod => ({
   uid: "p",
   createdMs: nowMs - 3_600_000,
   scheduled: true,
+  started: true,
   finished: false,
   terminating: false,
   needsUnmount: false,
@@ -48,6 +49,7 @@ const pod = (fields: Partial<MountpointPod> = {}): MountpointPod => ({
   workloadUid: "w1",
   ...fields,
 });
+const young = { createdMs: nowMs - 400 };
 const entries = (uids: string[], attachmentTime = TIME) =>
   uids.map((workloadPodUID) => ({ workloadPodUID, attachmentTime }));
 const attachment = (lists: Record<string, string[]>): Attachment => {
@@ -94,8 +96,6 @@ function wordOf(action: Action): string {
   return "afterMs" in action ? `${action.do} ${action.afterMs}` : action.do;
 }
 
-const young = { createdMs: nowMs - 400 };
-
 // prettier-ignore
 const cases: [name: string, scene: Scene, want: string[]][] = [
   ["nothing is there: nothing to do",          {},                                                       []],
@@ -111,7 +111,9 @@ const cases: [name: string, scene: Scene, want: string[]][] = [
   ["a marked pod only leaves the list",        { listed: { [MP0]: [] }, pods: [pod({ needsUnmount: true })] }, ["delete-attachment"]],
   ["a marked pod is waited for",               { pods: [pod({ needsUnmount: true })] },                  []],
   ["a finished pod is cleared away",           { pods: [pod({ needsUnmount: true, finished: true })] },  ["delete-pod mp0"]],
-  ["a marked pod that no node ever had goes",  { pods: [pod({ needsUnmount: true, scheduled: false })] }, ["delete-pod mp0"]],
+  ["a marked pod that no node ever had goes",  { pods: [pod({ needsUnmount: true, scheduled: false, started: false, ...young })] }, ["delete-pod mp0"]],
+  ["one that starts gets its time",            { pods: [pod({ needsUnmount: true, started: false, ...young })] }, ["look-again 119600"]],
+  ["one that can not start goes",              { pods: [pod({ needsUnmount: true, started: false })] },  ["delete-pod mp0"]],
   ["an unused pod is let go",                  { pods: [pod()] },                                        ["mark-pod mp0"]],
   ["an unused young pod gets a moment",        { pods: [pod(young)] },                                   ["look-again 29600"]],
   ["but not when its workload is gone",        { gone: ["w1"], pods: [pod(young)] },                     ["mark-pod mp0"]],

@@ -47,6 +47,8 @@ const SUCCESSOR_BACK_OFF_MAX_MS = 300_000;
 const GENERATIONS_SEARCHED = 100;
 /** Another replica may be about to list the pod it has just made. */
 const UNLISTED_GRACE_MS = 30_000;
+/** A pod that is let go while it starts may still run for a moment, and end by itself. */
+const START_LIMIT_MS = 120_000;
 
 /**
  * Level-based and pure: one picture, one answer. The attachment is the one place where replicas
@@ -121,9 +123,16 @@ class Plan {
       if (pod.terminating) continue;
       if (pod.finished) actions.push({ do: "delete-pod", pod, why: "finished" });
       else if (!pod.needsUnmount) actions.push(this.#unused(pod));
-      else if (!pod.scheduled) actions.push({ do: "delete-pod", pod, why: "never started" });
+      else if (!pod.started) actions.push(this.#neverStarted(pod));
     }
     return actions;
+  }
+
+  /** Nobody will ever unmount and end a pod whose image can not be had: give up on it. */
+  #neverStarted(pod: MountpointPod): Action {
+    const afterMs = pod.createdMs + START_LIMIT_MS - this.#seen.nowMs;
+    if (pod.scheduled && afterMs > 0) return { do: "look-again", afterMs };
+    return { do: "delete-pod", pod, why: "never started" };
   }
 
   #unused(pod: MountpointPod): Action {

@@ -41,6 +41,8 @@ export interface MountpointPod {
   readonly uid: string;
   readonly createdMs: number;
   readonly scheduled: boolean;
+  /** As the API knows it, a little late: its container has run. */
+  readonly started: boolean;
   readonly finished: boolean;
   readonly terminating: boolean;
   readonly needsUnmount: boolean;
@@ -117,6 +119,7 @@ export function mountpointPodOf({ metadata, spec, status }: Pod): MountpointPod 
     uid: metadata?.uid ?? "",
     createdMs: Date.parse(metadata?.creationTimestamp ?? ""),
     scheduled: spec?.nodeName !== undefined,
+    started: status?.phase !== undefined && status.phase !== "Pending",
     finished: isFinished(status?.phase),
     terminating: metadata?.deletionTimestamp !== undefined,
     needsUnmount: annotations[ANNOTATION.needsUnmount] === "true",

@@ -1,13 +1,21 @@
+import { join } from "node:path";
 import * as z from "zod";
 import type { Environment, Flags } from "../base/flags.ts";
 import { VERSION } from "../base/version.ts";
-import { Identity } from "../csi/gen/csi_pb.ts";
+import { Identity, Node } from "../csi/gen/csi_pb.ts";
+import { Registration } from "../csi/gen/registration_pb.ts";
 import { identityService } from "../csi/identity.ts";
-import { serve } from "../csi/serve.ts";
-import { LOG_FLAGS, runRole } from "./role.ts";
+import { serve, socketPathOf } from "../csi/serve.ts";
+import { loadKubeAccess } from "../kube/kube-access.ts";
+import { KubeClient } from "../kube/kube-client.ts";
+import { ClusterView } from "../node/cluster-view.ts";
+import { nodeService } from "../node/node-service.ts";
+import { registrationService } from "../node/registration.ts";
+import { SourceMounts } from "../node/source-mounts.ts";
+import { Volumes } from "../node/volumes.ts";
+import { DRIVER_NAME } from "../volume/names.ts";
+import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
-
-const DRIVER_NAME = "s3.csi.scality.com";
 
 const FLAGS = {
   endpoint: {
@@ -15,6 +23,20 @@ const FLAGS = {
     placeholder: "unix:///PATH",
     help: "socket for the kubelet, below <kubelet>/plugins",
   },
+  nodeId: {
+    schema: z.string().min(1),
+    placeholder: "NAME",
+    help: "this node, as the cluster names it",
+  },
+  kubeletPath: {
+    schema: z
+      .string()
+      .regex(/^\/.*[^/]$/, "an absolute path without a slash at its end")
+      .default("/var/lib/kubelet"),
+    placeholder: "PATH",
+    help: "the kubelet's directory; default /var/lib/kubelet",
+  },
+  ...CLUSTER_FLAGS,
   ...LOG_FLAGS,
 } as const satisfies Flags;
 
@@ -22,13 +44,33 @@ const role: Role<typeof FLAGS> = {
   name: "node",
   summary: "serve the kubelet: publish and unpublish volumes",
   flags: FLAGS,
-  start: (config, log) => {
-    const options = { driverName: DRIVER_NAME, version: VERSION, controller: false };
-    return serve(
-      config.endpoint,
-      (router) => router.service(Identity, identityService(options)),
-      log,
-    );
+  async start(config, log, env) {
+    const { endpoint, nodeId, kubeletPath, mountpointNamespace } = config;
+    await using owned = new AsyncDisposableStack();
+    const client = owned.use(new KubeClient(await loadKubeAccess(config.kubeconfig)));
+    const following = new AbortController();
+    owned.defer(() => following.abort());
+    const view = new ClusterView({ client, nodeName: nodeId, namespace: mountpointNamespace, log });
+    void view.follow(following.signal);
+
+    const mountsDir = join(kubeletPath, "plugins", DRIVER_NAME, "mnt");
+    const sources = new SourceMounts({ kubeletPath, mountsDir, log });
+    const volumes = new Volumes({ view, sources, env, userAgent: `s3csi/${VERSION}`, log });
+    owned.use(view.onPodChange(() => volumes.settleAll()));
+    await view.synced;
+    volumes.settleAll();
+
+    const identity = { driverName: DRIVER_NAME, version: VERSION, controller: false };
+    const node = nodeService({ nodeId, kubeletPath, volumes });
+    const routes: Parameters<typeof serve>[1] = (router) =>
+      router.service(Identity, identityService(identity)).service(Node, node);
+    owned.use(await serve(endpoint, routes, log));
+    // The last: from now on the kubelet sends work.
+    const registration = { driverName: DRIVER_NAME, socketPath: socketPathOf(endpoint), log };
+    const registry = `unix://${join(kubeletPath, "plugins_registry", `${DRIVER_NAME}-reg.sock`)}`;
+    const register = registrationService(registration);
+    owned.use(await serve(registry, (router) => router.service(Registration, register), log));
+    return owned.move();
   },
 };
 

@@ -1,16 +1,32 @@
 import { once } from "node:events";
+import * as z from "zod";
 import { flagsHelp, readConfig } from "../base/flags.ts";
 import type { ConfigOf, Environment, Flags } from "../base/flags.ts";
 import { LOG_LEVELS, createLog } from "../base/log.ts";
 import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
-import * as z from "zod";
+import { exitNow } from "../sys/exit-now.ts";
+import { MOUNTPOINT_NAMESPACE_DEFAULT } from "../volume/names.ts";
 
 export const LOG_FLAGS = {
   logLevel: {
     schema: z.enum(LOG_LEVELS).default("info"),
     placeholder: "LEVEL",
     help: `how much to log: ${LOG_LEVELS.join(", ")}; default info`,
+  },
+} as const satisfies Flags;
+
+/** For the roles that talk to the API server. */
+export const CLUSTER_FLAGS = {
+  kubeconfig: {
+    schema: z.string().min(1).optional(),
+    placeholder: "FILE",
+    help: "how to reach the API server; default: as the pod's service account",
+  },
+  mountpointNamespace: {
+    schema: z.string().min(1).default(MOUNTPOINT_NAMESPACE_DEFAULT),
+    placeholder: "NAME",
+    help: `where Mountpoint Pods live; default ${MOUNTPOINT_NAMESPACE_DEFAULT}`,
   },
 } as const satisfies Flags;
 
@@ -46,4 +62,16 @@ export async function runRole<F extends Flags>(
   }
   log.info("ended");
   return 0;
+}
+
+/**
+ * Ends the process, for roles that keep threads in system calls which only the kernel ends: Node's
+ * own exit would wait for them. What was printed is out before.
+ */
+export async function endWith(status: number): Promise<never> {
+  for (const stream of [process.stdout, process.stderr]) {
+    await new Promise((resolve) => void stream.write("", resolve));
+  }
+  exitNow(status);
+  throw new Error("_exit(2) came back");
 }

@@ -142,7 +142,9 @@ export class HttpConnection {
     this.#exchange = undefined;
     this.#socket.setTimeout(IDLE_LIMIT_MS);
     const response = exchange.reader.response();
-    if (response.headers.get("connection")?.toLowerCase() === "close") this.#break("done");
+    const closes = response.headers.get("connection")?.toLowerCase() === "close";
+    // Answered before it was asked to the end: the rest of the body must not follow.
+    if (closes || this.#socket.writableLength > 0) this.#break("done");
     exchange.resolve(response);
   }
 

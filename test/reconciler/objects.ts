@@ -57,7 +57,11 @@ export class Bench {
   }
 
   /** A static PV and its claim, both under one name. */
-  async volume(name: string, mountOptions: string[] = []): Promise<void> {
+  async volume(
+    name: string,
+    mountOptions: string[] = [],
+    volumeAttributes: Record<string, string> = { bucketName: "bucket" },
+  ): Promise<void> {
     const capacity = { storage: "1Gi" };
     const volume = {
       metadata: { name },
@@ -70,7 +74,7 @@ export class Bench {
         csi: {
           driver: DRIVER_NAME,
           volumeHandle: `${name}-handle`,
-          volumeAttributes: { bucketName: "bucket" },
+          volumeAttributes,
         },
       },
     };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { PODS } from "../../src/kube/resource.ts";
+import { EVENTS, PODS } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { startReconciler } from "../../src/reconciler/run.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
@@ -193,6 +193,26 @@ test("a version that the API server has forgotten is listed anew", TIMEOUT, asyn
   assert(versions.length >= 2, "the first watch was refused");
   await bench.removeWorkload("after-410");
   await bench.nothingIsLeft();
+});
+
+test("what is wrong with a volume is said at the workload", TIMEOUT, async () => {
+  const attributes = { bucketName: "bucket", authenticationSource: "pod" };
+  await bench.volume("pv-wrong", [], attributes);
+  const uid = await bench.workload("wrong", "pv-wrong");
+  const events = new WatchedList({
+    client: chart.admin,
+    log,
+    resource: EVENTS,
+    selection: { namespace: "default" },
+    project: ({ regarding, note }) => (regarding?.uid === uid ? note : undefined),
+  });
+  const own = new AbortController();
+  const following = events.start(own.signal);
+  const note = await events.until((list) => Array.from(list.values())[0], signal);
+  assert.match(note, /volume pv-wrong: .*authenticationSource is "pod": use "driver" or "secret"/);
+  own.abort();
+  await following;
+  await bench.removeWorkload("wrong");
 });
 
 test("the chart upgrades in place and lints", TIMEOUT, async () => {

@@ -88,6 +88,7 @@ export class ModelApi {
             uid: this.nextUid("pod"),
             createdMs: this.nowMs,
             scheduled: false,
+            started: false,
             finished: false,
             terminating: false,
             needsUnmount: false,

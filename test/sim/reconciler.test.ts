@@ -28,17 +28,19 @@ const FATES: Fate[] = [
 const RUNS = Number(process.env["SIM_RUNS"] ?? 500);
 const ROUNDS_MAX = 40;
 
+type Kind = (typeof KINDS)[number];
 type Step = readonly [kind: number, a: number, b: number];
 const step: fc.Arbitrary<Step> = fc.tuple(fc.nat(99), fc.nat(99), fc.nat(99));
 
 for (const replicas of [1, 2]) {
   test(`whatever happens to ${replicas} reconciler(s), the cluster ends as it should`, async () => {
     const steps = fc.array(step, { maxLength: 300, size: "max" });
+    const late = fc.constantFrom(...KINDS, undefined);
     await fc.assert(
-      fc.asyncProperty(steps, async (script) => {
+      fc.asyncProperty(steps, late, async (script, lateKind) => {
         const api = new ModelApi();
         const all = Array.from({ length: replicas }, () => new Replica(api, VOLUMES));
-        for (const one of script) await play(one, api, all);
+        for (const one of script) await play(one, lateKind, api, all);
         await settle(api, all);
         checkEnd(api);
         assert.equal(api.harm.droppedLive, 0, "a live workload lost its attachment");
@@ -52,18 +54,28 @@ for (const replicas of [1, 2]) {
   });
 }
 
-async function play([kind, a, b]: Step, api: ModelApi, replicas: readonly Replica[]) {
+/** One watch may be later than the others: that is where a picture goes wrong. */
+async function play(
+  [kind, a, b]: Step,
+  late: Kind | undefined,
+  api: ModelApi,
+  replicas: readonly Replica[],
+) {
   const replica = replicas[a % replicas.length];
   assert(replica !== undefined);
   if (kind < 8) arrive(api, a, b);
   else if (kind < 16) disturbWorkload(api, a, b);
   else if (kind < 19) disturbPod(api, a, b);
   else if (kind < 20) replica.restart();
-  else if (kind < 55) replica.deliver(KINDS[b % 3] ?? "pod");
+  else if (kind < 55) deliver(replica, KINDS[b % 3] ?? "pod", b % 8 === 0 ? undefined : late);
   else if (kind < 70) replica.work();
   else replica.endCall(b, FATES[b % FATES.length] ?? "goes well");
   api.nowMs += a * 20;
   await breathe();
+}
+
+function deliver(replica: Replica, kind: Kind, late: Kind | undefined): void {
+  if (kind !== late) replica.deliver(kind);
 }
 
 function arrive(api: ModelApi, a: number, b: number): void {
@@ -97,7 +109,8 @@ function disturbPod(api: ModelApi, a: number, b: number): void {
   const all = Array.from(api.pods.values());
   const pod = all[a % Math.max(1, all.length)];
   if (pod === undefined) return;
-  if (b % 6 < 2) api.putPod({ ...pod, scheduled: true });
+  if (b % 6 === 0) api.putPod({ ...pod, scheduled: true });
+  else if (b % 6 === 1) api.putPod({ ...pod, scheduled: true, started: true });
   else if (b % 6 === 2) api.putPod({ ...pod, finished: true });
   else if (b % 6 === 3) api.putPod({ ...pod, terminating: true });
   else if (b % 6 === 4) api.removePod(pod.name);
@@ -130,7 +143,7 @@ async function settle(api: ModelApi, replicas: readonly Replica[]): Promise<void
 function nodesAct(api: ModelApi): void {
   for (const pod of api.pods.values()) {
     if (pod.terminating) api.removePod(pod.name);
-    else if (!pod.scheduled) api.putPod({ ...pod, scheduled: true });
+    else if (!pod.scheduled) api.putPod({ ...pod, scheduled: true, started: true });
     else if (pod.needsUnmount && !pod.finished) api.putPod({ ...pod, finished: true });
   }
 }

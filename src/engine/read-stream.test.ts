@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import { Failure } from "../base/failure.ts";
+import { MemoryStore } from "../s3/memory-store.ts";
+import type { RangeRead } from "../s3/object-store.ts";
+import { BufferPool } from "./buffer-pool.ts";
+import { ReadStream } from "./read-stream.ts";
+
+const MIB = 1 << 20;
+const OBJECT_BYTES = 21 * MIB + 123;
+const OBJECT = Buffer.alloc(OBJECT_BYTES);
+for (let at = 0; at < OBJECT_BYTES; at += 4)
+  OBJECT.writeUInt32LE(at, Math.min(at, OBJECT_BYTES - 4));
+
+/** Bytes come in pieces over several turns, and some fetches fail half-way. */
+class SlowStore extends MemoryStore {
+  fetches = 0;
+  failing: (fetch: number) => boolean = () => false;
+
+  override async read(range: RangeRead, signal?: AbortSignal): Promise<void> {
+    const fetch = this.fetches++;
+    const step = Math.ceil(range.into.length / 3);
+    for (let filled = 0; filled < range.into.length;) {
+      await new Promise(setImmediate);
+      signal?.throwIfAborted();
+      if (filled > 0 && this.failing(fetch)) throw new Failure("remote", "injected");
+      const end = Math.min(filled + step, range.into.length);
+      OBJECT.copy(range.into, filled, range.offsetBytes + filled, range.offsetBytes + end);
+      filled = end;
+      range.onFilled(filled);
+    }
+  }
+}
+
+async function readAndCompare(
+  stream: ReadStream,
+  offset: number,
+  size: number,
+): Promise<"ok" | "failed"> {
+  try {
+    const lent = await stream.read(offset, size);
+    await new Promise(setImmediate); // the reply is on its way: the memory must not change
+    const got = Buffer.concat(lent.chunks);
+    assert(got.equals(OBJECT.subarray(offset, offset + size)), `at ${offset}, ${size} bytes`);
+    lent.release();
+    return "ok";
+  } catch (error) {
+    if (error instanceof Failure && error.message === "injected") return "failed";
+    throw error;
+  }
+}
+
+function open(store: SlowStore, limitBytes: number) {
+  const pool = new BufferPool(limitBytes);
+  const stream = new ReadStream({ store, pool, key: "k", etag: "e" }, OBJECT_BYTES, 8 * MIB);
+  return { pool, stream };
+}
+
+async function drained(pool: BufferPool): Promise<void> {
+  for (let turn = 0; turn < 50 && pool.usedBytes > 0; turn++) await new Promise(setImmediate);
+  assert.equal(pool.usedBytes, 0, "memory that did not come back");
+}
+
+test("a sequential reader gets every byte with few, growing requests", async () => {
+  const store = new SlowStore();
+  const { pool, stream } = open(store, 256 * MIB);
+  for (let at = 0; at < OBJECT_BYTES; at += 128 * 1024)
+    assert.equal(await readAndCompare(stream, at, 128 * 1024), "ok");
+  assert(store.fetches <= 16, `${store.fetches} requests`);
+  stream.close();
+  await drained(pool);
+});
+
+test("random readers fetch what they ask for and nothing else", async () => {
+  const store = new SlowStore();
+  const { pool, stream } = open(store, 256 * MIB);
+  for (const at of [9, 3, 17, 5, 12]) await readAndCompare(stream, at * MIB, 4096);
+  assert.equal(store.fetches, 5);
+  stream.close();
+  await drained(pool);
+});
+
+test("any mix of concurrent reads, failures and little memory gives right bytes or a failure", async () => {
+  const read = fc.record({
+    jump: fc.boolean(),
+    at: fc.nat({ max: OBJECT_BYTES }),
+    size: fc.constantFrom(1, 4096, 131072, MIB),
+    waits: fc.boolean(),
+  });
+  const run = async (
+    reads: { jump: boolean; at: number; size: number; waits: boolean }[],
+    failsEvery: number,
+    limitMib: number,
+  ) => {
+    const store = new SlowStore();
+    store.failing = (fetch) => failsEvery > 0 && fetch % failsEvery === failsEvery - 1;
+    const { pool, stream } = open(store, limitMib * MIB);
+    const pending: Promise<unknown>[] = [];
+    let next = 0;
+    for (const { jump, at, size, waits } of reads) {
+      const offset = jump ? at : next;
+      next = Math.min(offset + size, OBJECT_BYTES);
+      const reading = readAndCompare(stream, offset, size);
+      pending.push(reading);
+      if (waits) await reading;
+    }
+    await Promise.all(pending);
+    stream.close();
+    await drained(pool);
+  };
+  const property = fc.asyncProperty(
+    fc.array(read, { maxLength: 12 }),
+    fc.nat({ max: 4 }),
+    fc.constantFrom(1, 8, 64),
+    run,
+  );
+  await fc.assert(property, { numRuns: 60 });
+});

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import { Failure } from "../base/failure.ts";
+import { MemoryStore } from "../s3/memory-store.ts";
+import { BufferPool } from "./buffer-pool.ts";
+import { PosixFailure } from "./posix-failure.ts";
+import { Upload } from "./upload.ts";
+
+const PART_BYTES = 1000;
+
+/** Each call takes some turns; the n-th one fails. */
+class FlakyStore extends MemoryStore {
+  calls = 0;
+  failsAt = -1;
+  inFlight = 0;
+  inFlightMax = 0;
+
+  async #trip(): Promise<void> {
+    const call = this.calls++;
+    this.inFlight += 1;
+    this.inFlightMax = Math.max(this.inFlightMax, this.inFlight);
+    for (let turn = 0; turn <= call % 3; turn++) await new Promise(setImmediate);
+    this.inFlight -= 1;
+    if (call === this.failsAt) throw new Failure("remote", "injected");
+  }
+  override async put(key: string, body: Uint8Array) {
+    await this.#trip();
+    return super.put(key, body);
+  }
+  override async createUpload(key: string) {
+    await this.#trip();
+    return super.createUpload(key);
+  }
+  override async uploadPart(key: string, uploadId: string, partNumber: number, body: Uint8Array) {
+    await this.#trip();
+    return super.uploadPart(key, uploadId, partNumber, body);
+  }
+}
+
+function start(store: MemoryStore, limitBytes = 1 << 20) {
+  const pool = new BufferPool(limitBytes);
+  return { pool, upload: new Upload({ store, pool, partSizeBytes: PART_BYTES }, "key") };
+}
+
+async function allOrNothing(sizes: readonly number[], failsAt: number, limitBytes: number) {
+  const store = new FlakyStore();
+  store.failsAt = failsAt;
+  const { pool, upload } = start(store, limitBytes);
+  const written: Buffer[] = [];
+  let offset = 0;
+  let failed = false;
+  try {
+    for (const [index, size] of sizes.entries()) {
+      const data = Buffer.alloc(size, index + 1);
+      written.push(Buffer.from(data));
+      assert.equal(await upload.write(offset, data), size);
+      data.fill(0xee); // the request's slot is used again at once
+      offset += size;
+    }
+    await upload.complete();
+  } catch (error) {
+    assert(error instanceof Failure && error.message === "injected");
+    failed = true;
+    await upload.abort(error);
+  }
+  upload.close();
+  for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+  assert.deepEqual(store.body("key"), failed ? undefined : Buffer.concat(written));
+  assert.equal(failed, failsAt >= 0 && failsAt < store.calls);
+  assert.equal(store.unfinishedUploads, 0);
+  assert.equal(pool.usedBytes, 0);
+  assert(store.inFlightMax <= 9, `${store.inFlightMax} requests at once`);
+}
+
+test("whatever the sizes and the failures: all bytes are there, or an error and nothing", async () => {
+  const sizes = fc.array(fc.constantFrom(1, 10, 400, 999, 1000, 1001, 3500), { maxLength: 20 });
+  const property = fc.asyncProperty(
+    sizes,
+    fc.integer({ min: -8, max: 8 }),
+    fc.constantFrom(2000, 1 << 20),
+    allOrNothing,
+  );
+  await fc.assert(property, { numRuns: 300 });
+});
+
+const isInvalid = (error: unknown) => error instanceof PosixFailure && error.code === "EINVAL";
+
+test("a write out of order is EINVAL, now and at the end", async () => {
+  const { upload } = start(new MemoryStore());
+  await upload.write(0, Buffer.alloc(10));
+  assert.throws(() => upload.write(5, Buffer.alloc(1)), isInvalid);
+  await assert.rejects(upload.complete(), isInvalid);
+});
+
+test("an object of more than 10,000 parts is EFBIG", async () => {
+  const { upload } = start(new MemoryStore());
+  const write = async () => upload.write(0, Buffer.alloc(10_000 * PART_BYTES + 1));
+  await assert.rejects(write, (error) => error instanceof PosixFailure && error.code === "EFBIG");
+});

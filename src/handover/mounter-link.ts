@@ -1,0 +1,91 @@
+import { Socket } from "node:net";
+import { Failure } from "../base/failure.ts";
+import { connectUnix, peerCredentialsOf, sendWithFds } from "../sys/unix-socket.ts";
+import type { PeerCredentials } from "../sys/unix-socket.ts";
+import { HandoverAnswer, LineBuffer, decodeLine, encodeLine } from "./messages.ts";
+import type { HandoverRequest, MountRequest } from "./messages.ts";
+
+/** The node service's end. The peer is a pod that may be hostile: nothing it says names a mount. */
+export class MounterLink implements Disposable {
+  readonly #fd: number;
+  readonly #socket: Socket;
+  #waiting: PromiseWithResolvers<HandoverAnswer> | undefined;
+  #closed: Failure | undefined;
+
+  /** `accept` throws when the peer is not who it should be. */
+  constructor(socketPath: string, accept: (peer: PeerCredentials) => void) {
+    this.#fd = connectUnix(socketPath);
+    this.#socket = new Socket({ fd: this.#fd, readable: true, writable: true });
+    this.#socket.on("error", () => {}); // "close" follows and tells
+    this.#socket.once("close", () => {
+      this.#close(new Failure("remote", "the mounter closed the connection"));
+    });
+    this.#listen();
+    try {
+      accept(peerCredentialsOf(this.#fd));
+    } catch (error) {
+      this.#socket.destroy();
+      throw error;
+    }
+  }
+
+  /** Resolves when the engine serves; a Failure says why it does not. The fds stay the caller's. */
+  async mount(request: MountRequest, fds: readonly number[], signal: AbortSignal): Promise<void> {
+    const answer = await this.#ask(request, fds, signal);
+    if (answer.did === "ready") return;
+    if (answer.did === "failed") throw new Failure(answer.kind, answer.message);
+    throw new Failure("remote", "the mounter ended before it served");
+  }
+
+  /** Resolves when everything acknowledged is in S3 and the engine has ended. */
+  async finish(signal: AbortSignal): Promise<void> {
+    const answer = await this.#ask({ do: "finish" }, [], signal);
+    if (answer.did === "failed") throw new Failure(answer.kind, answer.message);
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket.destroy();
+  }
+
+  async #ask(
+    request: HandoverRequest,
+    fds: readonly number[],
+    signal: AbortSignal,
+  ): Promise<HandoverAnswer> {
+    if (this.#waiting !== undefined)
+      throw new Failure("busy", "the mounter is being asked already");
+    if (this.#closed !== undefined) throw this.#closed;
+    const waiting = Promise.withResolvers<HandoverAnswer>();
+    const abort = () => waiting.reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    this.#waiting = waiting;
+    try {
+      signal.throwIfAborted();
+      sendWithFds(this.#fd, encodeLine(request), fds);
+      return await waiting.promise;
+    } finally {
+      signal.removeEventListener("abort", abort);
+      this.#waiting = undefined;
+    }
+  }
+
+  #listen(): void {
+    const lines = new LineBuffer();
+    this.#socket.on("data", (bytes: Buffer) => {
+      try {
+        for (const line of lines.add(bytes)) {
+          this.#waiting?.resolve(decodeLine(HandoverAnswer, line));
+        }
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        this.#close(new Failure("remote", `the mounter broke the protocol: ${reason}`, error));
+        this.#socket.destroy();
+      }
+    });
+  }
+
+  #close(reason: Failure): void {
+    this.#closed ??= reason;
+    this.#waiting?.reject(this.#closed);
+  }
+}

@@ -1,0 +1,85 @@
+import { Failure } from "../base/failure.ts";
+import { VolumeCapability_AccessMode_Mode as Mode } from "../csi/gen/csi_pb.ts";
+import type { NodePublishVolumeRequest } from "../csi/gen/csi_pb.ts";
+import { parseVolumeContext } from "../volume/volume-context.ts";
+import type { VolumeContext } from "../volume/volume-context.ts";
+
+/** NodePublishVolume, checked. */
+export interface PublishRequest {
+  readonly volumeId: string;
+  readonly target: Target;
+  readonly workloadUid: string;
+  readonly mountOptions: readonly string[];
+  readonly readOnly: boolean;
+  readonly context: VolumeContext;
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** Where the kubelet wants the volume. The path tells more than the request's other fields. */
+export interface Target {
+  readonly path: string;
+  readonly podUid: string;
+  readonly pvName: string;
+}
+
+const POD_UID = "csi.storage.k8s.io/pod.uid";
+const READ_ONLY_MODES: ReadonlySet<Mode> = new Set([
+  Mode.MULTI_NODE_READER_ONLY,
+  Mode.SINGLE_NODE_READER_ONLY,
+]);
+const MODES: ReadonlySet<Mode> = new Set([...READ_ONLY_MODES, Mode.MULTI_NODE_MULTI_WRITER]);
+
+export function parsePublishRequest(
+  request: NodePublishVolumeRequest,
+  kubeletPath: string,
+): PublishRequest {
+  const { volumeId, volumeCapability: capability } = request;
+  if (volumeId === "") throw new Failure("invalid", "Volume ID not provided");
+  const target = parseTarget(request.targetPath, kubeletPath);
+  if (capability === undefined) throw new Failure("invalid", "Volume capability not provided");
+  if (capability.accessType.case === "block") {
+    throw new Failure("invalid", "Volume capability not supported: volumeMode Block");
+  }
+  const mode = capability.accessMode?.mode ?? Mode.UNKNOWN;
+  if (!MODES.has(mode)) {
+    throw new Failure(
+      "invalid",
+      `Volume capability not supported: access mode ${nameOf(mode)}; ` +
+        "use ReadWriteMany or ReadOnlyMany",
+    );
+  }
+  const workloadUid = request.volumeContext[POD_UID] ?? target.podUid;
+  if (workloadUid !== target.podUid) {
+    throw new Failure("invalid", `target_path is of pod ${target.podUid}, not of ${workloadUid}`);
+  }
+  const { accessType } = capability;
+  return {
+    volumeId,
+    target,
+    workloadUid,
+    mountOptions: accessType.case === "mount" ? accessType.value.mountFlags : [],
+    readOnly: request.readonly || READ_ONLY_MODES.has(mode),
+    context: parseVolumeContext(request.volumeContext),
+    secrets: request.secrets,
+  };
+}
+
+/** `<kubelet>/pods/<uid>/volumes/kubernetes.io~csi/<pv>/mount`: nothing else is ever mounted at. */
+export function parseTarget(path: string, kubeletPath: string): Target {
+  if (path === "") throw new Failure("invalid", "Target path not provided");
+  const prefix = `${kubeletPath}/pods/`;
+  const [podUid = "", volumes, kind, pvName = "", mount, ...rest] = path.startsWith(prefix)
+    ? path.slice(prefix.length).split("/")
+    : [];
+  const names = [podUid, pvName].every((name) => name !== "" && name !== "." && name !== "..");
+  const shape = volumes === "volumes" && kind === "kubernetes.io~csi" && mount === "mount";
+  if (names && shape && rest.length === 0) return { path, podUid, pvName };
+  throw new Failure(
+    "invalid",
+    `Target path ${JSON.stringify(path)} is not a pod's volume below ${prefix}`,
+  );
+}
+
+function nameOf(mode: Mode): string {
+  return Object.entries(Mode).find(([, value]) => value === mode)?.[0] ?? String(mode);
+}
