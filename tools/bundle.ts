@@ -19,6 +19,11 @@ const NATIVE = [
   `@koromix/koffi-linux-${process.arch}/linux_${process.arch}`,
 ];
 
+const REQUIRE = [
+  'import { createRequire as requireFrom } from "node:module";',
+  "const require = requireFrom(import.meta.url);",
+].join("");
+
 /**
  * The product as it is shipped: build/bundle. One entry and a chunk per role, loaded on demand, so
  * that a Mountpoint Pod never reads the controller's code.
@@ -39,9 +44,7 @@ export async function bundle(): Promise<void> {
     minifyWhitespace: true,
     logLevel: "warning",
     // CommonJS dependencies ask for Node's own modules with require()
-    banner: {
-      js: 'import{createRequire as requireFrom}from"node:module";const require=requireFrom(import.meta.url);',
-    },
+    banner: { js: REQUIRE },
   });
   for (const path of NATIVE) {
     const source = join(ROOT, "node_modules", path);
