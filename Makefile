@@ -57,9 +57,10 @@ clean: ## remove what was built here; the shared cache stays
 	rm -rf build node_modules
 
 # Node and all packages, by the lock file. The system's npm is only needed here.
+# On stderr: the stdout of `make up` is for a shell to read.
 $(node): package.json package-lock.json .npmrc
-	@command -v npm >/dev/null || { echo "error: npm is needed once, to fetch the pinned Node"; exit 1; }
-	@echo "  fetching Node and packages by the lock file"
-	@npm ci --no-progress --loglevel=error
+	@command -v npm >/dev/null || { echo "error: npm is needed once, to fetch the pinned Node" >&2; exit 1; }
+	@echo "  fetching Node and packages by the lock file" >&2
+	@npm ci --no-progress --loglevel=error >&2
 	@touch $@
-	@$@ --version >/dev/null || { echo "error: the pinned Node does not start; is libatomic1 installed?"; exit 1; }
+	@$@ --version >/dev/null || { echo "error: the pinned Node does not start; is libatomic1 installed?" >&2; exit 1; }
