@@ -19,10 +19,9 @@ const NATIVE = [
   `@koromix/koffi-linux-${process.arch}/linux_${process.arch}`,
 ];
 
-const REQUIRE = [
-  'import { createRequire as requireFrom } from "node:module";',
-  "const require = requireFrom(import.meta.url);",
-].join("");
+const REQUIRE =
+  'import{createRequire as requireFrom}from"node:module";' +
+  "const require=requireFrom(import.meta.url);";
 
 /**
  * The product as it is shipped: build/bundle. One entry and a chunk per role, loaded on demand, so

@@ -21,7 +21,12 @@ export async function serve(
 ): Promise<AsyncDisposable> {
   const path = socketPathOf(endpoint);
   const interceptors = [failuresToStatus(log)];
-  const server = createServer(connectNodeAdapter({ routes, interceptors, connect: false }));
+  const answer = connectNodeAdapter({ routes, interceptors, connect: false });
+  const server = createServer((request, response) => {
+    // The kubelet's plugin watcher puts the socket's path here, which no URL parser takes.
+    request.headers[":authority"] = "localhost";
+    answer(request, response);
+  });
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {
     sessions.add(session);

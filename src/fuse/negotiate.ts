@@ -15,8 +15,8 @@ const FLAG = {
   ASYNC_READ: 1 << 0,
   ATOMIC_O_TRUNC: 1 << 3, // else O_TRUNC comes as a separate SETATTR before OPEN
   BIG_WRITES: 1 << 5,
+  // Always, not READDIRPLUS_AUTO: a listing has all attributes, a later LOOKUP costs two requests.
   DO_READDIRPLUS: 1 << 13,
-  READDIRPLUS_AUTO: 1 << 14,
   ASYNC_DIO: 1 << 15,
   PARALLEL_DIROPS: 1 << 18,
   MAX_PAGES: 1 << 22,

@@ -34,8 +34,8 @@ function fromEnvironment(env: Environment): Credentials {
   if (id === "" || key === "") {
     throw new Failure(
       "refused",
-      "the driver has no credentials: create the Secret that the chart's s3CredentialSecret names, " +
-        "or give the volume its own with authenticationSource: secret",
+      "the driver has no credentials: create the Secret that the chart's s3CredentialSecret " +
+        "names, or give the volume its own with authenticationSource: secret",
     );
   }
   return credentials(id, key, env["AWS_SESSION_TOKEN"]);

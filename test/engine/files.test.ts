@@ -175,5 +175,14 @@ describe("files of a mounted bucket", () => {
       await Promise.all(names.slice(n, n + 50).map((name) => bucket.put(`many/${name}`, "x")));
     }
     assert.deepEqual(await fs.readdir(at("many")), names);
+    const startedMs = performance.now();
+    for (const time of ["first", "second"]) {
+      const { stdout } = await run("ls", ["-l", at("many")]);
+      assert.equal(stdout.trimEnd().split("\n").length, names.length + 1, time);
+    }
+    assert(
+      performance.now() - startedMs < 5_000,
+      "attributes come with the listing, not one by one",
+    );
   });
 });

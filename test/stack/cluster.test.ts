@@ -25,7 +25,7 @@ test("a pod of our image runs in the cluster, and nothing is left when it ends",
     await cluster.importImage(IMAGE_ARCHIVE);
     await cluster.kubectl(["apply", "-f", "-"], JSON.stringify(skeletonPod()));
     await cluster.waitFor("pod/skeleton", "--for=condition=Ready");
-    await cluster.logLine("skeleton", /serving gRPC/);
+    await cluster.firstLine(["logs", "--follow", "skeleton"], /serving gRPC/);
     const second = startCluster();
     await assert.rejects(second, /a cluster is already running on this machine .*only one/s);
   }

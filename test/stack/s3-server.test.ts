@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { CreateBucketCommand, ListBucketsCommand, S3Client } from "@aws-sdk/client-s3";
 import type { S3Access } from "../../tools/stack/s3-server.ts";
 import { startS3Server } from "../../tools/stack/s3-server.ts";
-import { clientOf } from "../s3-client.ts";
+import { clientOf } from "../../tools/stack/s3-client.ts";
 
 const START_LIMIT_MS = 1000;
 

@@ -19,7 +19,7 @@ import type { S3Server } from "./s3-server.ts";
 import { Service } from "./service.ts";
 
 const CONTAINERD_WITHIN_MS = 20_000;
-const LOG_LINE_WITHIN_MS = 60_000;
+const FIRST_LINE_WITHIN_MS = 60_000;
 const READY_TIMEOUT = "--timeout=60s";
 export const NODE_NAME = "node1";
 /** The instance that it claims: one per machine. */
@@ -37,8 +37,8 @@ export interface Cluster extends AsyncDisposable {
   kubectl(args: readonly string[], input?: string): Promise<string>;
   /** `kubectl wait`, which on failure also tells what the cluster knows of the object. */
   waitFor(object: string, condition: string, ...args: readonly string[]): Promise<void>;
-  /** The first line of a pod's log that matches, past or to come. */
-  logLine(pod: string, pattern: RegExp, ...args: readonly string[]): Promise<string>;
+  /** The first line that a kubectl which watches or follows prints, past or to come. */
+  firstLine(args: readonly string[], pattern: RegExp): Promise<string>;
   /** Makes the image of an OCI archive known to the node. */
   importImage(archive: string): Promise<void>;
 }
@@ -97,9 +97,9 @@ export async function startCluster(): Promise<Cluster> {
       },
     );
   };
-  const logLine: Cluster["logLine"] = (pod, pattern, ...args) => {
-    const follow = [`--kubeconfig=${plane.kubeconfig}`, "logs", "--follow", pod, ...args];
-    return firstLine(join(kubernetes, "kubectl"), follow, pattern, LOG_LINE_WITHIN_MS);
+  const firstOf: Cluster["firstLine"] = (args, pattern) => {
+    const words = [`--kubeconfig=${plane.kubeconfig}`, ...args];
+    return firstLine(join(kubernetes, "kubectl"), words, pattern, FIRST_LINE_WITHIN_MS);
   };
   await waitUntilReady(waitFor);
   const all = owned.move();
@@ -111,7 +111,7 @@ export async function startCluster(): Promise<Cluster> {
     services: { ...plane.services, ...services },
     kubectl,
     waitFor,
-    logLine,
+    firstLine: firstOf,
     importImage,
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };

@@ -51,7 +51,16 @@ export async function startS3In(
     wrapper,
     name: "versitygw",
     program: join(dir, "versitygw"),
-    args: ["--port", `${address}:${PORT}`, "--region", access.region, "--quiet", "posix", data],
+    args: [
+      "--port",
+      `${address}:${PORT}`,
+      "--region",
+      access.region,
+      "--quiet",
+      "--keep-alive",
+      "posix",
+      data,
+    ],
     env: { ROOT_ACCESS_KEY: access.accessKeyId, ROOT_SECRET_KEY: access.secretAccessKey },
   });
   await service.answers(() => canConnect(address), READY_WITHIN_MS);

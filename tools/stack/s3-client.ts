@@ -1,5 +1,5 @@
 import { S3Client } from "@aws-sdk/client-s3";
-import type { S3Access } from "../tools/stack/s3-server.ts";
+import type { S3Access } from "./s3-server.ts";
 
 /** The official client, as the outside view on what the driver did. */
 export function clientOf({ endpoint, region, accessKeyId, secretAccessKey }: S3Access): S3Client {

@@ -1,0 +1,151 @@
+import { readFileSync } from "node:fs";
+import {
+  CreateBucketCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+} from "@aws-sdk/client-s3";
+import { parseMountInfo } from "../src/sys/mount-info.ts";
+import { buildImage } from "./image.ts";
+import { seconds, step, toolMain } from "./progress.ts";
+import { programs } from "./programs.ts";
+import { BUSYBOX_IMAGE } from "./stack/busybox-image.ts";
+import { checkHost } from "./stack/check-host.ts";
+import { startCluster } from "./stack/cluster.ts";
+import type { Cluster } from "./stack/cluster.ts";
+import { installDriver, staticVolume, workloadPod } from "./stack/driver.ts";
+import { clientOf } from "./stack/s3-client.ts";
+import { timelineOf } from "./stack/timeline.ts";
+
+const BUCKET = "demo";
+
+/** Numbers the steps and says how long each took. */
+class Story {
+  #count = 0;
+
+  async tell<T>(title: string, work: () => Promise<T>): Promise<T> {
+    this.#count += 1;
+    process.stdout.write(`\n${this.#count}. ${title}\n`);
+    const startedMs = performance.now();
+    const result = await work();
+    process.stdout.write(`   (${seconds(performance.now() - startedMs)})\n`);
+    return result;
+  }
+}
+
+function say(text: string): void {
+  process.stdout.write(`${text.trimEnd().replaceAll(/^/gm, "   ")}\n`);
+}
+
+/** Runs a line in the workload's shell, and shows both the line and what it printed. */
+async function inPod(cluster: Cluster, pod: string, line: string): Promise<string> {
+  const printed = await cluster.kubectl(["exec", pod, "--", "sh", "-ec", line]);
+  say(`${pod} $ ${line}\n${printed}`);
+  return printed;
+}
+
+function row(ms: number, text: string): void {
+  say(`${String(ms).padStart(6)} ms  ${text}`);
+}
+
+async function show(cluster: Cluster, args: readonly string[]): Promise<void> {
+  say(`$ kubectl ${args.join(" ")}\n${await cluster.kubectl(args)}`);
+}
+
+async function apply(cluster: Cluster, ...items: object[]): Promise<void> {
+  const list = { apiVersion: "v1", kind: "List", items };
+  await cluster.kubectl(["apply", "-f", "-"], JSON.stringify(list));
+}
+
+async function prepare(): Promise<void> {
+  checkHost();
+  process.stdout.write("Preparing: the first time this builds Kubernetes from source.\n");
+  for (const name of ["kubernetes", "versitygw", "helm"] as const) await programs(name);
+  await step("building the driver's image", () => buildImage());
+}
+
+async function publish(story: Story, cluster: Cluster): Promise<void> {
+  const s3 = clientOf(cluster.s3);
+  await story.tell(`A bucket "${BUCKET}" with an object, made with the S3 API`, async () => {
+    await s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
+    const Body = "Hello from S3.\n";
+    await s3.send(new PutObjectCommand({ Bucket: BUCKET, Key: "letters/hello.txt", Body }));
+    say("s3://demo/letters/hello.txt");
+  });
+  await story.tell("A PersistentVolume on it, a claim, and a pod that mounts it", async () => {
+    const createdAtMs = Date.now();
+    const volume = staticVolume("demo", BUCKET, { mountOptions: ["allow-delete"] });
+    await apply(cluster, ...volume, workloadPod("alice", "demo", BUSYBOX_IMAGE));
+    await cluster.waitFor("pod/alice", "--for=condition=Ready");
+    const readyMs = Date.now() - createdAtMs;
+    const line = await timelineOf(cluster, "alice", createdAtMs);
+    row(line.scheduled, "the scheduler has chosen the node");
+    row(line.attached, "Mountpoint Pod created, attachment written");
+    row(line.mounterRuns, "the kubelet has started the Mountpoint Pod");
+    row(line.engineReady, "FUSE mounted, descriptors handed over, engine serves the bucket");
+    row(line.bound, "bound into the workload's directory");
+    row(readyMs, "the workload is Ready");
+  });
+}
+
+async function use(story: Story, cluster: Cluster): Promise<void> {
+  const s3 = clientOf(cluster.s3);
+  await story.tell("The pod reads the object as a file, and writes one", async () => {
+    await inPod(cluster, "alice", "ls -l /data/letters; cat /data/letters/hello.txt");
+    await inPod(cluster, "alice", "echo 'Hello from a pod.' > /data/letters/answer.txt");
+    const key = { Bucket: BUCKET, Key: "letters/answer.txt" };
+    const answer = await s3.send(new GetObjectCommand(key));
+    say(`S3 API: GET letters/answer.txt -> ${await answer.Body?.transformToString()}`);
+  });
+  await story.tell("100 MiB through the mount, and back", async () => {
+    const write = "dd if=/dev/zero of=/data/big bs=1M count=100 2>&1 | tail -1";
+    const read = "dd if=/data/big of=/dev/null bs=1M 2>&1 | tail -1";
+    await inPod(cluster, "alice", `${write}; ${read}; rm /data/big`);
+  });
+  await story.tell("A second pod on the same volume shares the Mountpoint Pod", async () => {
+    await apply(cluster, workloadPod("bob", "demo", BUSYBOX_IMAGE));
+    await cluster.waitFor("pod/bob", "--for=condition=Ready");
+    await inPod(cluster, "bob", "cat /data/letters/answer.txt");
+    await show(cluster, ["get", "s3pa"]);
+    await show(cluster, ["get", "pods", "--namespace", "mount-s3"]);
+  });
+}
+
+async function takeDown(story: Story, cluster: Cluster): Promise<void> {
+  await story.tell("Both pods go: unmounted, Mountpoint Pod and attachment gone", async () => {
+    await cluster.kubectl(["delete", "pod", "alice", "bob", "--wait"]);
+    const gone = ["--for=delete", "--all", "--timeout=30s"];
+    await cluster.kubectl(["wait", "s3pa", ...gone]);
+    await cluster.kubectl(["wait", "pod", "--namespace", "mount-s3", ...gone]);
+    const mounts = parseMountInfo(readFileSync(`/proc/${cluster.machine.pid}/mountinfo`, "utf8"));
+    const left = mounts.filter((entry) => entry.type === "fuse.s3csi").length;
+    if (left > 0) throw new Error(`${left} mounts are left on the node`);
+    const objects = await clientOf(cluster.s3).send(new ListObjectsV2Command({ Bucket: BUCKET }));
+    const keys = objects.Contents?.map((object) => object.Key).join(", ");
+    say(`mounts left on the node: ${left}\nobjects left in the bucket: ${keys}`);
+  });
+}
+
+await toolMain(async () => {
+  const startedMs = performance.now();
+  await prepare();
+  const story = new Story();
+  {
+    await using cluster = await story.tell("A local Kubernetes with an S3 server", async () => {
+      const started = await startCluster();
+      await show(started, ["get", "nodes"]);
+      return started;
+    });
+    await story.tell("The driver, installed with its chart", async () => {
+      await installDriver(cluster);
+      await show(cluster, ["get", "pods", "--namespace", "kube-system"]);
+    });
+    await publish(story, cluster);
+    await use(story, cluster);
+    await takeDown(story, cluster);
+  }
+  const took = seconds(performance.now() - startedMs);
+  process.stdout.write(
+    `\nDone in ${took}. The cluster is gone, nothing is left on this machine.\n`,
+  );
+});

@@ -1,0 +1,100 @@
+import { join } from "node:path";
+import { IMAGE, IMAGE_ARCHIVE } from "../image.ts";
+import { programs } from "../programs.ts";
+import { run } from "../run.ts";
+import type { Cluster } from "./cluster.ts";
+
+const CHART = join(import.meta.dirname, "../../deploy/chart");
+export const DRIVER_NAMESPACE = "kube-system";
+const RELEASE = "s3csi";
+
+/**
+ * Installs the chart as a user would: image, credentials, `helm install`; ready when it returns.
+ */
+export async function installDriver(cluster: Cluster): Promise<void> {
+  const { s3, kubeconfig } = cluster;
+  await cluster.importImage(IMAGE_ARCHIVE);
+  const secret = {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: "s3-secret", namespace: DRIVER_NAMESPACE },
+    stringData: { access_key_id: s3.accessKeyId, secret_access_key: s3.secretAccessKey },
+  };
+  await cluster.kubectl(["apply", "-f", "-"], JSON.stringify(secret));
+  const [repository, tag] = IMAGE.split(/:(?=[^:]*$)/);
+  const values = {
+    "image.repository": repository,
+    "image.tag": tag,
+    "image.pullPolicy": "Never",
+    "s3.endpointUrl": s3.endpoint,
+    "s3.region": s3.region,
+  };
+  const sets = Object.entries(values).flatMap(([key, value]) => ["--set", `${key}=${value}`]);
+  const target = ["--namespace", DRIVER_NAMESPACE, "--kubeconfig", kubeconfig];
+  const helm = join(await programs("helm"), "helm");
+  await run(helm, ["install", RELEASE, CHART, ...target, ...sets, "--wait", "--timeout=90s"]);
+  const node = `daemonset/${RELEASE}-node`;
+  await cluster.kubectl(["rollout", "status", node, "-n", DRIVER_NAMESPACE, "--timeout=60s"]);
+}
+
+/** A PV for an existing bucket, and a claim bound to it. */
+export function staticVolume(
+  name: string,
+  bucket: string,
+  options: { readonly mountOptions?: readonly string[]; readonly readOnly?: boolean } = {},
+): object[] {
+  const accessModes = [options.readOnly === true ? "ReadOnlyMany" : "ReadWriteMany"];
+  const storage = "1Gi";
+  return [
+    {
+      apiVersion: "v1",
+      kind: "PersistentVolume",
+      metadata: { name },
+      spec: {
+        accessModes,
+        capacity: { storage },
+        storageClassName: "",
+        persistentVolumeReclaimPolicy: "Retain",
+        claimRef: { namespace: "default", name },
+        mountOptions: options.mountOptions ?? [],
+        csi: {
+          driver: "s3.csi.scality.com",
+          volumeHandle: `${name}-handle`,
+          volumeAttributes: { bucketName: bucket },
+        },
+      },
+    },
+    {
+      apiVersion: "v1",
+      kind: "PersistentVolumeClaim",
+      metadata: { name, namespace: "default" },
+      spec: {
+        accessModes,
+        storageClassName: "",
+        volumeName: name,
+        resources: { requests: { storage } },
+      },
+    },
+  ];
+}
+
+/** A workload with a shell that has the claim's volume at /data. */
+export function workloadPod(name: string, claim: string, image: string): object {
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name, namespace: "default" },
+    spec: {
+      terminationGracePeriodSeconds: 1,
+      containers: [
+        {
+          name: "shell",
+          image,
+          imagePullPolicy: "Never",
+          volumeMounts: [{ name: "data", mountPath: "/data" }],
+        },
+      ],
+      volumes: [{ name: "data", persistentVolumeClaim: { claimName: claim } }],
+    },
+  };
+}
