@@ -1,19 +1,13 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { STATE_ROOT, reapDead } from "../../tools/stack/instance.ts";
 import { NOTHING, leftovers } from "./leftovers.ts";
+import { startRunner } from "./runner.ts";
 
 test("after kill -9 of a runner, the next start leaves nothing of its servers", async () => {
-  const script = join(import.meta.dirname, "servers-runner.ts");
-  const runner = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
-  for await (const line of createInterface({ input: runner.stdout })) {
-    if (line === "servers run") break;
-  }
+  const runner = await startRunner("servers-runner.ts", "servers run");
   const instances = await instancesOf(runner.pid);
   assert.equal(instances.length, 2, "an S3 server and an API server");
   for (const name of instances) {
@@ -21,9 +15,7 @@ test("after kill -9 of a runner, the next start leaves nothing of its servers", 
     assert.notDeepEqual(processes, [], "the test looks in the right place");
     assert.deepEqual(directories, [name]);
   }
-  const ended = once(runner, "exit");
-  runner.kill("SIGKILL");
-  await ended;
+  await runner.killHard();
   await Promise.all([reapDead(), reapDead()]); // as two starts at the same moment do
   for (const name of instances) assert.deepEqual(await leftovers(name), NOTHING);
 });
