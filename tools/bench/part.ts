@@ -1,4 +1,4 @@
-/** The figures of a part: flat, each name with its unit at the end (`nodeReadyMs`). */
+/** The figures of a part: flat, each name with its unit (`node_ready_ms`). */
 export type Figures = Readonly<Record<string, number | string>>;
 
 /** One benchmark: a file in tools/bench/parts/, named as the part is. */

@@ -3,12 +3,12 @@ import { test } from "node:test";
 import { machineFigures, reportOf, tableOf } from "./report.ts";
 
 test("a table has one aligned row per figure, with its unit apart", () => {
-  const figures = { nodeReadyMs: 5123.4, readGBps: 2.1234, podsCount: 3, server: "versitygw" };
+  const figures = { ready_ms_p50: 5123.4, read_gbps: 2.1234, pods: 3, server: "versitygw" };
   const lines = [
-    "  node ready       5123 ms",
-    "  read             2.12 GB/s",
-    "  pods                3",
-    "  server      versitygw",
+    "  ready p50       5123 ms",
+    "  read            2.12 GB/s",
+    "  pods               3",
+    "  server     versitygw",
     "",
   ];
   assert.equal(tableOf(figures), lines.join("\n"));
@@ -16,17 +16,17 @@ test("a table has one aligned row per figure, with its unit apart", () => {
 
 test("a report is one flat object with the machine in it", () => {
   const machine = machineFigures(new Date(0));
-  const report = reportOf("stack", machine, { nodeReadyMs: 5 });
+  const report = reportOf("stack", machine, { ready_ms: 5 });
   assert.deepEqual(Object.keys(report), [
     "part",
-    "cpuModel",
-    "cpuCores",
-    "memoryBytes",
+    "cpu_model",
+    "cpu_cores",
+    "memory_mb",
     "kernel",
-    "nodeVersion",
-    "s3csiVersion",
+    "node_version",
+    "s3csi_version",
     "date",
-    "nodeReadyMs",
+    "ready_ms",
   ]);
   for (const value of Object.values(report)) assert(["number", "string"].includes(typeof value));
   assert.equal(report["date"], "1970-01-01T00:00:00.000Z");

@@ -5,12 +5,12 @@ import type { Figures } from "./part.ts";
 /** What the figures were measured on: without it they can't be compared with others. */
 export function machineFigures(now: Date): Figures {
   return {
-    cpuModel: cpus()[0]?.model.trim() ?? "unknown",
-    cpuCores: cpus().length,
-    memoryBytes: totalmem(),
+    cpu_model: cpus()[0]?.model.trim() ?? "unknown",
+    cpu_cores: cpus().length,
+    memory_mb: Math.round(totalmem() / 1e6),
     kernel: release(),
-    nodeVersion: process.version,
-    s3csiVersion: VERSION,
+    node_version: process.version,
+    s3csi_version: VERSION,
     date: now.toISOString(),
   };
 }
@@ -23,23 +23,15 @@ export function reportOf(part: string, machine: Figures, figures: Figures): Figu
   return { ...head, ...figures };
 }
 
-const UNITS: Readonly<Record<string, string>> = {
-  Bytes: "B",
-  Count: "",
-  GBps: "GB/s",
-  Mib: "MiB",
-  Ms: "ms",
-  Percent: "%",
-  Seconds: "s",
-};
-const UNIT_AT_END = new RegExp(`(?:${Object.keys(UNITS).join("|")})$`);
+const UNITS: Readonly<Record<string, string>> = { ms: "ms", s: "s", mb: "MB", gbps: "GB/s" };
 
-/** A table for people: `nodeReadyMs: 5123.4` becomes `node ready   5123 ms`. */
+/** A table for people: `publish_ms_p50: 5123.4` becomes `publish p50   5123 ms`. */
 export function tableOf(figures: Figures): string {
   const rows = Object.entries(figures).map(([name, value]) => {
-    const [unit = ""] = UNIT_AT_END.exec(name) ?? [];
-    const title = wordsOf(name.slice(0, name.length - unit.length));
-    return { title, value: shortOf(value), unit: UNITS[unit] ?? "" };
+    const words = name.split("_");
+    const unit = words.findLast((word) => Object.hasOwn(UNITS, word));
+    const title = words.filter((word) => word !== unit).join(" ");
+    return { title, value: shortOf(value), unit: UNITS[unit ?? ""] ?? "" };
   });
   const titleWidth = Math.max(0, ...rows.map(({ title }) => title.length));
   const valueWidth = Math.max(0, ...rows.map(({ value }) => value.length));
@@ -47,10 +39,6 @@ export function tableOf(figures: Figures): string {
     `  ${title.padEnd(titleWidth)}  ${value.padStart(valueWidth)} ${unit}`.trimEnd(),
   );
   return `${lines.join("\n")}\n`;
-}
-
-function wordsOf(camelCase: string): string {
-  return camelCase.replaceAll(/(?<=[a-z0-9])(?=[A-Z])/g, " ").toLowerCase();
 }
 
 /** Three digits tell enough of a small number, and whole ones of a large. */

@@ -32,23 +32,23 @@ async function run(progress: (text: string) => void): Promise<Figures> {
   for (let round = 1; round <= ROUNDS; round += 1) {
     const say = (text: string) => progress(`round ${round} of ${ROUNDS}: ${text}`);
     say("S3 server");
-    await using s3 = await times.time("s3ServerReadyMs", startS3Server);
+    await using s3 = await times.time("s3_server_ready_ms", startS3Server);
     await s3[Symbol.asyncDispose]();
     say("API server");
-    await using plane = await times.time("apiServerReadyMs", startApiServer);
+    await using plane = await times.time("api_server_ready_ms", startApiServer);
     await plane[Symbol.asyncDispose]();
     say("cluster");
-    await using cluster = await times.time("clusterNodeReadyMs", startCluster);
+    await using cluster = await times.time("node_ready_ms", startCluster);
     say("first pod");
-    await times.time("firstPodReadyMs", async () => {
+    await times.time("first_pod_ready_ms", async () => {
       const image = [`--image=${BUSYBOX_IMAGE}`, "--image-pull-policy=Never"];
       await cluster.kubectl(["run", "first", ...image]);
       await cluster.waitFor("pod/first", "--for=condition=Ready");
     });
     say("teardown");
-    await times.time("clusterTeardownMs", () => cluster[Symbol.asyncDispose]());
+    await times.time("teardown_ms", () => cluster[Symbol.asyncDispose]());
   }
-  return { roundsCount: ROUNDS, ...times.medians() };
+  return { rounds: ROUNDS, ...times.medians() };
 }
 
 export const part: Part = {
