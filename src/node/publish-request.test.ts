@@ -28,7 +28,7 @@ const GOOD: Init = {
 
 function parseWith(change: Init) {
   return parsePublishRequest(
-    create(NodePublishVolumeRequestSchema, { ...GOOD, ...change } as Init),
+    create(NodePublishVolumeRequestSchema, { ...GOOD, ...change }),
     KUBELET,
   );
 }
