@@ -1,11 +1,9 @@
-import { readFileSync } from "node:fs";
 import {
   CreateBucketCommand,
   GetObjectCommand,
   ListObjectsV2Command,
   PutObjectCommand,
 } from "@aws-sdk/client-s3";
-import { parseMountInfo } from "../src/sys/mount-info.ts";
 import { buildImage } from "./image.ts";
 import { seconds, step, toolMain } from "./progress.ts";
 import { programs } from "./programs.ts";
@@ -13,7 +11,7 @@ import { BUSYBOX_IMAGE } from "./stack/busybox-image.ts";
 import { checkHost } from "./stack/check-host.ts";
 import { startCluster } from "./stack/cluster.ts";
 import type { Cluster } from "./stack/cluster.ts";
-import { installDriver, staticVolume, workloadPod } from "./stack/driver.ts";
+import { installDriver, staticVolume, volumeMountsOf, workloadPod } from "./stack/driver.ts";
 import { clientOf } from "./stack/s3-client.ts";
 import { timelineOf } from "./stack/timeline.ts";
 
@@ -117,8 +115,7 @@ async function takeDown(story: Story, cluster: Cluster): Promise<void> {
     const gone = ["--for=delete", "--all", "--timeout=30s"];
     await cluster.kubectl(["wait", "s3pa", ...gone]);
     await cluster.kubectl(["wait", "pod", "--namespace", "mount-s3", ...gone]);
-    const mounts = parseMountInfo(readFileSync(`/proc/${cluster.machine.pid}/mountinfo`, "utf8"));
-    const left = mounts.filter((entry) => entry.type === "fuse.s3csi").length;
+    const left = volumeMountsOf(cluster).length;
     if (left > 0) throw new Error(`${left} mounts are left on the node`);
     const objects = await clientOf(cluster.s3).send(new ListObjectsV2Command({ Bucket: BUCKET }));
     const keys = objects.Contents?.map((object) => object.Key).join(", ");

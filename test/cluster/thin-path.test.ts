@@ -3,7 +3,6 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { CreateBucketCommand, GetObjectCommand, PutObjectCommand } from "@aws-sdk/client-s3";
-import { parseMountInfo } from "../../src/sys/mount-info.ts";
 import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
 import { startCluster } from "../../tools/stack/cluster.ts";
 import type { Cluster } from "../../tools/stack/cluster.ts";
@@ -11,6 +10,7 @@ import {
   DRIVER_NAMESPACE,
   installDriver,
   staticVolume,
+  volumeMountsOf,
   workloadPod,
 } from "../../tools/stack/driver.ts";
 import { timelineOf } from "../../tools/stack/timeline.ts";
@@ -79,7 +79,7 @@ test("read-only holds in the pod and on the host's own copy of the mount", async
   assert.equal(await shell("reader", "cat /data/dir/hello.txt"), "hello\n");
   await assert.rejects(shell("reader", "echo x > /data/x"), /Read-only file system/);
   const uid = await uidOf("reader");
-  const binds = fuseMounts().filter((entry) => entry.mountPoint.includes(uid));
+  const binds = volumeMountsOf(cluster).filter((entry) => entry.mountPoint.includes(uid));
   assert.deepEqual(
     binds.map((entry) => entry.readOnly),
     [true],
@@ -126,7 +126,7 @@ test("a bad bucket is told in the workload's events, in words", async () => {
 test("the last workload goes, and nothing is left, though a pod holds / by hostPath", async () => {
   await apply(holderOfRoot());
   await cluster.waitFor("pod/holder", "--for=condition=Ready");
-  assert.notDeepEqual(fuseMounts(), [], "there is something to take down");
+  assert.notDeepEqual(volumeMountsOf(cluster), [], "there is something to take down");
   await remove("one");
   assert.equal(await shell("two", "cat /data/dir/new.txt"), "written\n", "the other goes on");
   await remove("two");
@@ -135,7 +135,7 @@ test("the last workload goes, and nothing is left, though a pod holds / by hostP
   await cluster.kubectl(["wait", "pod", "-n", "mount-s3", ...gone]);
   const log = await cluster.kubectl(["logs", "-n", DRIVER_NAMESPACE, "deploy/s3csi-controller"]);
   assert.match(log, /"why":"finished".*Mountpoint Pod deleted/, "it ended Succeeded");
-  assert.deepEqual(fuseMounts(), []);
+  assert.deepEqual(volumeMountsOf(cluster), []);
   assert.deepEqual(readdirSync(`/proc/${cluster.machine.pid}/root${MOUNTS_DIR}`), []);
 });
 
@@ -177,12 +177,6 @@ interface Attachment {
 async function attachments(): Promise<Attachment[]> {
   const list = JSON.parse(await cluster.kubectl(["get", "s3pa", "-o", "json"]));
   return (list as { items: Attachment[] }).items;
-}
-
-/** Our mounts as the node itself sees them. */
-function fuseMounts() {
-  const text = readFileSync(`/proc/${cluster.machine.pid}/mountinfo`, "utf8");
-  return parseMountInfo(text).filter((entry) => entry.type === "fuse.s3csi");
 }
 
 /** Monitoring agents do this: they see every mount of the node, and keep it from ending. */

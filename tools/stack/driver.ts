@@ -1,4 +1,7 @@
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { parseMountInfo } from "../../src/sys/mount-info.ts";
+import type { MountEntry } from "../../src/sys/mount-info.ts";
 import { IMAGE, IMAGE_ARCHIVE } from "../image.ts";
 import { programs } from "../programs.ts";
 import { run } from "../run.ts";
@@ -35,6 +38,13 @@ export async function installDriver(cluster: Cluster): Promise<void> {
   await run(helm, ["install", RELEASE, CHART, ...target, ...sets, "--wait", "--timeout=90s"]);
   const node = `daemonset/${RELEASE}-node`;
   await cluster.kubectl(["rollout", "status", node, "-n", DRIVER_NAMESPACE, "--timeout=60s"]);
+}
+
+/** The driver's mounts as the node itself sees them. */
+export function volumeMountsOf({ machine }: Cluster): MountEntry[] {
+  const mounts = parseMountInfo(readFileSync(`/proc/${machine.pid}/mountinfo`, "utf8"));
+  const below = (dir: string) => dir.startsWith("/var/lib/kubelet/");
+  return mounts.filter((entry) => entry.type === "fuse.s3csi" && below(entry.mountPoint));
 }
 
 /** A PV for an existing bucket, and a claim bound to it. */
