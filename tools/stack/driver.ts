@@ -43,8 +43,9 @@ export async function installDriver(cluster: Cluster): Promise<void> {
 /** The driver's mounts as the node itself sees them. */
 export function volumeMountsOf({ machine }: Cluster): MountEntry[] {
   const mounts = parseMountInfo(readFileSync(`/proc/${machine.pid}/mountinfo`, "utf8"));
-  const below = (dir: string) => dir.startsWith("/var/lib/kubelet/");
-  return mounts.filter((entry) => entry.type === "fuse.s3csi" && below(entry.mountPoint));
+  return mounts.filter(
+    ({ type, mountPoint }) => type === "fuse.s3csi" && mountPoint.startsWith("/var/lib/kubelet/"),
+  );
 }
 
 /** A PV for an existing bucket, and a claim bound to it. */
