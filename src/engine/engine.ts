@@ -165,6 +165,7 @@ export class Engine {
     this.#checkWritable();
     const inode = await this.#names.mustExist(this.#names.resolve(parent, name));
     if (inode.kind === "directory") throw new PosixFailure("EPERM", "directories can't move");
+    if (inode.upload !== undefined) throw new PosixFailure("EPERM", "it is being written");
     throw new PosixFailure("ENOSYS", "S3 has no rename");
   }
 
