@@ -122,6 +122,7 @@ class Driver {
     readPartSizeBytes: PART_BYTES,
     writePartSizeBytes: PART_BYTES,
     memoryBytes: 1 << 20,
+    inodesMax: 1000,
   });
   readonly #held: Inode[] = [];
 

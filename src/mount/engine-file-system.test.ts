@@ -21,6 +21,7 @@ const CONFIG: EngineConfig = {
   readPartSizeBytes: 64,
   writePartSizeBytes: 64,
   memoryBytes: 1 << 20,
+  inodesMax: 1000,
 };
 
 interface Message {
