@@ -167,9 +167,15 @@ class Driver {
         return "ok";
       case "list": {
         const handle = engine.openDirectory(await this.#enter(parent, name));
-        const { items } = await engine.listDirectory(handle, true);
+        const names: string[] = [];
+        for (;;) {
+          const stream = await engine.listDirectory(handle, names.length, names.length === 0);
+          const item = stream.item(names.length);
+          if (item === undefined) break;
+          names.push(item.name);
+        }
         engine.releaseDirectory(handle);
-        return items.map((item) => item.name).join(",");
+        return names.join(",");
       }
       case "read":
         return this.#read(await this.#enter(parent, name));

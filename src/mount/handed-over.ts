@@ -17,7 +17,8 @@ export async function runHandedOver(
   const control = listen();
   const { slotsFd, credentials } = await control.started;
   const store = await openBucket(options, credentialsOf(credentials));
-  const mount = new ServedMount({ fuseFd, slotsFd, store, options, log });
+  const mountedByUs = true; // by the node service
+  const mount = new ServedMount({ fuseFd, slotsFd, store, options, mountedByUs, log });
   if ((await Promise.race([mount.ready, mount.ended, control.finishing])) === undefined) {
     await tell({ did: "ready" });
     log.info({ bucket: options.bucket }, "serving");

@@ -40,10 +40,10 @@ export function optionPage(): string {
   const sections = [
     "# Options of `s3csi mount`",
     "",
-    "`s3csi mount BUCKET DIRECTORY [options]`, and a volume's `mountOptions`. Made by `make gen`",
-    "from `src/mount/option-table.ts`; names and meanings are mount-s3's. In brackets: the variable",
-    "that is used when the option is not given, and the default. An unknown option or a wrong value",
-    "is an error that names it.",
+    "`s3csi mount BUCKET DIRECTORY [options]`, and a volume's `mountOptions`. Made by",
+    "`make gen` from `src/mount/option-table.ts`; names and meanings are mount-s3's. In brackets:",
+    "the variable that is used when the option is not given, and the default. An unknown option or",
+    "a wrong value is an error that names it.",
   ];
   for (const [group, options] of groups()) {
     const rows = options.map(([name, spec]) => [`\`${shown(name, spec)}\``, spec.help]);

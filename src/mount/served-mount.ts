@@ -6,6 +6,7 @@ import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
 import { exitNow } from "../sys/exit-now.ts";
 import { mapMemfd } from "../sys/memfd.ts";
+import { Crowding } from "./crowding.ts";
 import { EngineFileSystem } from "./engine-file-system.ts";
 import type { MountOptions } from "./mount-options.ts";
 
@@ -14,6 +15,8 @@ export interface ServedMountOptions {
   readonly slotsFd: number;
   readonly store: ObjectStore;
   readonly options: MountOptions;
+  /** Whether it was mounted by us, so with default_permissions: the kernel insists on it. */
+  readonly mountedByUs: boolean;
   readonly log: Log;
 }
 
@@ -25,7 +28,7 @@ export class ServedMount {
   readonly #session: Session;
   readonly #log: Log;
 
-  constructor({ fuseFd, slotsFd, store, options, log }: ServedMountOptions) {
+  constructor({ fuseFd, slotsFd, store, options, mountedByUs, log }: ServedMountOptions) {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.ready = promise;
     this.#log = log;
@@ -34,9 +37,13 @@ export class ServedMount {
       config: options.engine,
       startedMs: Date.now(),
       admits: admission(options.lets),
+      crowding: new Crowding(this.#engine.table, options.engine.inodesMax, (message) =>
+        this.#session.notify(message),
+      ),
       onLostUpload: (error) => log.error({ err: error }, "upload failed after close"),
     });
     const protocol = new Protocol(fileSystem, {
+      idmap: mountedByUs && options.lets === "all",
       onNegotiated: (negotiated) => {
         log.debug({ ...negotiated }, "connection negotiated");
         resolve();

@@ -22,8 +22,9 @@ export async function runStandalone(
   const store = await openBucket(options, findCredentials(options, env));
   const fuseFd = options.inheritedFd ?? openDevice();
   const directory = options.inheritedFd === undefined ? attach(fuseFd, options) : undefined;
+  const mountedByUs = directory !== undefined;
   const slotsFd = createMemfd("s3csi-slots", SLOTS_BYTES);
-  const mount = new ServedMount({ fuseFd, slotsFd, store, options, log });
+  const mount = new ServedMount({ fuseFd, slotsFd, store, options, mountedByUs, log });
   const asked = untilSignal();
   await Promise.race([mount.ready, mount.ended]);
   const device = directory === undefined ? undefined : mountAt(readMounts(), directory)?.device;
