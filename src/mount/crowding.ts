@@ -1,6 +1,11 @@
 import { encodeInvalidEntry } from "../fuse/notify.ts";
 import type { InodeTable } from "../engine/inode-table.ts";
 
+export interface CrowdingDeps {
+  readonly notify: (message: Buffer) => Promise<void>;
+  readonly onThinned: (inodes: number) => void;
+}
+
 /**
  * Keeps the inode table near its limit. The kernel alone decides when a nodeid may go, and with
  * memory to spare it keeps them all: so it is asked to forget the names that it used least.
@@ -8,13 +13,13 @@ import type { InodeTable } from "../engine/inode-table.ts";
 export class Crowding {
   readonly #table: InodeTable;
   readonly #limit: number;
-  readonly #notify: (message: Buffer) => Promise<void>;
+  readonly #deps: CrowdingDeps;
   #thinning = false;
 
-  constructor(table: InodeTable, limit: number, notify: (message: Buffer) => Promise<void>) {
+  constructor(table: InodeTable, limit: number, deps: CrowdingDeps) {
     this.#table = table;
     this.#limit = limit;
-    this.#notify = notify;
+    this.#deps = deps;
   }
 
   /** So many that a listing shall not bring in more before some have gone. */
@@ -28,6 +33,7 @@ export class Crowding {
     this.#thinning = true;
     void this.#thin().finally(() => {
       this.#thinning = false;
+      this.#deps.onThinned(this.#table.size);
     });
   }
 
@@ -38,7 +44,7 @@ export class Crowding {
       if (oldest === undefined) return;
       const { parent, inode } = oldest;
       const name = inode.path.slice(inode.path.lastIndexOf("/") + 1);
-      await this.#notify(encodeInvalidEntry(parent.nodeid, name));
+      await this.#deps.notify(encodeInvalidEntry(parent.nodeid, name));
     }
   }
 }

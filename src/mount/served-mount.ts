@@ -37,9 +37,10 @@ export class ServedMount {
       config: options.engine,
       startedMs: Date.now(),
       admits: admission(options.lets),
-      crowding: new Crowding(this.#engine.table, options.engine.inodesMax, (message) =>
-        this.#session.notify(message),
-      ),
+      crowding: new Crowding(this.#engine.table, options.engine.inodesMax, {
+        notify: (message) => this.#session.notify(message),
+        onThinned: (inodes) => log.debug({ inodes }, "inodes thinned"),
+      }),
       onLostUpload: (error) => log.error({ err: error }, "upload failed after close"),
     });
     const protocol = new Protocol(fileSystem, {
