@@ -78,7 +78,7 @@ export interface FileSystem {
   errnoOf(error: unknown): number | undefined;
   lookup(caller: Caller, parent: number, name: string): Maybe<Entry | AbsentEntry>;
   forget(nodeid: number, count: number): void;
-  getAttributes(nodeid: number): Maybe<Entry>;
+  getAttributes(caller: Caller, nodeid: number): Maybe<Entry>;
   setAttributes(caller: Caller, nodeid: number, changes: AttributeChanges): Maybe<Entry>;
   makeFile(caller: Caller, parent: number, name: string, mode: number): Maybe<Entry>;
   makeDirectory(caller: Caller, parent: number, name: string): Maybe<Entry>;

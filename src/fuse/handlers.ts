@@ -87,7 +87,9 @@ function lookup(request: Request, fs: FileSystem): Maybe<Answer> {
 }
 
 function getattr(request: Request, fs: FileSystem): Maybe<Answer> {
-  return then(fs.getAttributes(request.nodeid), (entry) => ({ chunks: [encodeAttributes(entry)] }));
+  return then(fs.getAttributes(request.caller, request.nodeid), (entry) => ({
+    chunks: [encodeAttributes(entry)],
+  }));
 }
 
 function setattr(request: Request, fs: FileSystem): Maybe<Answer> {

@@ -54,7 +54,7 @@ class FakeFileSystem implements FileSystem {
   forget(nodeid: number, count: number): void {
     this.references.set(nodeid, (this.references.get(nodeid) ?? 0) - count);
   }
-  getAttributes = (nodeid: number) => entry(nodeid);
+  getAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
   setAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
   makeFile = (_caller: unknown, _parent: number, name: string) => this.#enter(name.length + 2);
   makeDirectory = async (_caller: unknown, _parent: number, name: string) =>

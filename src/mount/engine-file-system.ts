@@ -52,7 +52,8 @@ export class EngineFileSystem implements FileSystem {
     this.#engine.table.forget(nodeid, count);
   }
 
-  getAttributes(nodeid: number): Entry {
+  getAttributes(caller: Caller, nodeid: number): Entry {
+    this.#admit(caller);
     return this.#entryOf(this.#engine.table.get(nodeid));
   }
 

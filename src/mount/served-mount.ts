@@ -6,6 +6,7 @@ import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
 import { exitNow } from "../sys/exit-now.ts";
 import { mapMemfd } from "../sys/memfd.ts";
+import { admission } from "./admission.ts";
 import { Crowding } from "./crowding.ts";
 import { EngineFileSystem } from "./engine-file-system.ts";
 import type { MountOptions } from "./mount-options.ts";
@@ -36,7 +37,7 @@ export class ServedMount {
     const fileSystem = new EngineFileSystem(this.#engine, {
       config: options.engine,
       startedMs: Date.now(),
-      admits: admission(options.lets),
+      admits: admission(options.lets, process.getuid?.() ?? 0),
       crowding: new Crowding(this.#engine.table, options.engine.inodesMax, {
         notify: (message) => this.#session.notify(message),
         onThinned: (inodes) => log.debug({ inodes }, "inodes thinned"),
@@ -72,11 +73,4 @@ export class ServedMount {
     this.#session.stop();
     return failures.length === 0;
   }
-}
-
-function admission(lets: MountOptions["lets"]): (uid: number) => boolean {
-  const owner = process.getuid?.() ?? 0;
-  if (lets === "all") return () => true;
-  if (lets === "root") return (uid) => uid === owner || uid === 0;
-  return (uid) => uid === owner;
 }
