@@ -7,6 +7,7 @@ import { DirectoryStream } from "./directory-stream.ts";
 import { isVisibleName } from "./file-name.ts";
 import { Inode } from "./inode.ts";
 
+const nameAt = (index: number) => `f${String(index).padStart(6, "0")}`;
 const object = { etag: "", sizeBytes: 1, mtimeMs: 0, archived: false };
 
 async function namesOf(stream: DirectoryStream): Promise<string[]> {
@@ -75,7 +76,6 @@ test("in pages of any size, a directory has each name once, in order, and hides 
 });
 
 test("100,000 entries are never in memory at once", async () => {
-  const nameAt = (index: number) => `f${String(index).padStart(6, "0")}`;
   let loadedMax = 0;
   let pages = 0;
   const stream = new DirectoryStream({

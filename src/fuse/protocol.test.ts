@@ -154,14 +154,13 @@ function initOf(flags2: number): Buffer {
   return body;
 }
 
+async function flags2Of(idmap: boolean, offered: number): Promise<number> {
+  const { exchange } = harness(idmap);
+  return parseReply(await exchange(message(OPCODE.INIT, initOf(offered)))).payload.readUInt32LE(32);
+}
+
 test("INIT: idmapped mounts only where the kernel has them and the mount can bear them", async () => {
   const ALLOW_IDMAP = 1 << 8;
-  const flags2Of = async (idmap: boolean, offered: number) => {
-    const { exchange } = harness(idmap);
-    return parseReply(await exchange(message(OPCODE.INIT, initOf(offered)))).payload.readUInt32LE(
-      32,
-    );
-  };
   assert.equal(await flags2Of(true, 0xffffffff), 128 | ALLOW_IDMAP);
   assert.equal(await flags2Of(false, 0xffffffff), 128);
   assert.equal(await flags2Of(true, 128), 128);

@@ -11,6 +11,7 @@ import { TestBucket } from "./test-bucket.ts";
 const FAULTY_SHARE = 0.15;
 const SIZES = [0, 1, 4096, 1_000_000, 5_242_880, 5_242_881, 12_000_000];
 
+const noFault = (): Fault | undefined => undefined;
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
 /** The same faults for the same seed, as far as the engine asks in the same order. */
@@ -32,7 +33,7 @@ describe("with a bad network between engine and S3", () => {
 
   const seed = Number(process.env["FAULT_SEED"] ?? Date.now() % 1_000_000);
   test(`every byte arrives, both ways, FAULT_SEED=${seed}`, async () => {
-    let decide: () => Fault | undefined = () => undefined;
+    let decide = noFault;
     await using proxy = await FaultProxy.start(bucket.access.endpoint, () => decide());
     const args = ["--endpoint-url", proxy.url, "--part-size", "5242880", "--allow-delete"];
     await using mount = await mountBucket(bucket, args);
@@ -63,7 +64,7 @@ describe("with a bad network between engine and S3", () => {
       assert.deepEqual(await fs.readFile(join(mount.dir, `read ${fault}`)), bytes, fault);
     }
     for (const fault of FAULTS) assert(proxy.counts.has(fault), `${fault} never happened`);
-    decide = () => undefined;
+    decide = noFault;
     for (const name of await fs.readdir(mount.dir)) {
       if (name !== "from-elsewhere") await fs.unlink(join(mount.dir, name));
     }
