@@ -47,7 +47,8 @@ down: $(node) ## stop what `make up` has started
 fmt: $(node) ## format all files
 	@$(bin)/oxfmt .
 
-gen: $(node) ## generate the gRPC code from src/csi/proto
+gen: $(node) ## generate the gRPC code from src/csi/proto, and docs/options.md
+	@$(node) tools/option-page.ts
 	@$(bin)/buf generate src/csi/proto --template src/csi/proto/buf.gen.yaml
 
 tools: $(node) ## build the programs of the test stack into the cache

@@ -14,4 +14,6 @@ export interface EngineConfig {
   readonly writePartSizeBytes: number;
   /** For data on its way: windows of readers, parts of writers. */
   readonly memoryBytes: number;
+  /** Inodes that the kernel may make us remember before the oldest ones are let go. */
+  readonly inodesMax: number;
 }

@@ -1,7 +1,7 @@
 import { Failure } from "../base/failure.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
 import { BufferPool } from "./buffer-pool.ts";
-import type { DirectorySnapshot } from "./directory-snapshot.ts";
+import type { DirectoryStream } from "./directory-stream.ts";
 import type { EngineConfig } from "./engine-config.ts";
 import type { Inode } from "./inode.ts";
 import { InodeTable } from "./inode-table.ts";
@@ -120,15 +120,18 @@ export class Engine {
   openDirectory(nodeid: number): number {
     const inode = this.table.get(nodeid);
     if (inode.kind !== "directory") throw new PosixFailure("ENOTDIR", inode.path);
-    return this.#files.add({ do: "list", inode, snapshot: undefined });
+    return this.#files.add({ do: "list", inode, stream: undefined });
   }
 
-  listDirectory(handle: number, anew: boolean): Promise<DirectorySnapshot> {
+  /** The directory with that item loaded, if it has so many. What was passed is read anew. */
+  async listDirectory(handle: number, index: number, anew: boolean): Promise<DirectoryStream> {
     const directory = this.#files.directory(handle);
-    if (anew || directory.snapshot === undefined) {
-      directory.snapshot = this.#names.list(directory.inode);
+    if (anew || directory.stream?.reaches(index) !== true) {
+      directory.stream = this.#names.list(directory.inode);
     }
-    return directory.snapshot;
+    const { stream } = directory;
+    await stream.load(index);
+    return stream;
   }
 
   releaseDirectory(handle: number): void {
@@ -165,6 +168,7 @@ export class Engine {
     this.#checkWritable();
     const inode = await this.#names.mustExist(this.#names.resolve(parent, name));
     if (inode.kind === "directory") throw new PosixFailure("EPERM", "directories can't move");
+    if (inode.upload !== undefined) throw new PosixFailure("EPERM", "it is being written");
     throw new PosixFailure("ENOSYS", "S3 has no rename");
   }
 

@@ -4,6 +4,7 @@ import { parentPathOf } from "./file-name.ts";
 import { Inode } from "./inode.ts";
 
 export const ROOT_NODEID = 1;
+const OLDEST_TRIES_MAX = 100;
 
 /**
  * Nodeids and paths. A path has one current inode; older versions of it live on by nodeid alone,
@@ -13,6 +14,8 @@ export class InodeTable {
   readonly #byNodeid = new Map<number, Inode>();
   readonly #byPath = new Map<string, Inode>();
   readonly #local = new Set<Inode>();
+  /** The longest unused first. */
+  readonly #unused = { file: new Set<Inode>(), directory: new Set<Inode>() };
   #nextNodeid = ROOT_NODEID;
 
   constructor() {
@@ -31,6 +34,30 @@ export class InodeTable {
 
   current(path: string): Inode | undefined {
     return this.#byPath.get(path);
+  }
+
+  /** The kernel was told of it again. */
+  touch(inode: Inode): void {
+    this.#unused[inode.kind].delete(inode);
+    this.#unused[inode.kind].add(inode);
+  }
+
+  /**
+   * What the kernel remembers and was not asked about for longest, with its parent; a directory
+   * only when there is no such file, since it may be where somebody works. It counts as used.
+   */
+  takeOldest(): { readonly parent: Inode; readonly inode: Inode } | undefined {
+    for (const kind of ["file", "directory"] as const) {
+      let tries = OLDEST_TRIES_MAX;
+      for (const inode of this.#unused[kind]) {
+        if (tries-- === 0) break;
+        this.touch(inode);
+        const parent = this.#byPath.get(parentPathOf(inode.path));
+        const isCurrent = this.#byPath.get(inode.path) === inode && inode.path !== "";
+        if (parent !== undefined && isCurrent && inode.isOnlyRemembered) return { parent, inode };
+      }
+    }
+    return undefined;
   }
 
   /** Files and directories of a directory that S3 does not know yet. */
@@ -89,6 +116,7 @@ export class InodeTable {
   prune(inode: Inode): void {
     if (inode.inUse) return;
     this.#byNodeid.delete(inode.nodeid);
+    this.#unused[inode.kind].delete(inode);
     if (this.#byPath.get(inode.path) === inode) this.#byPath.delete(inode.path);
   }
 
@@ -96,6 +124,7 @@ export class InodeTable {
     const inode = new Inode(this.#nextNodeid++, path, kind);
     const former = this.#byPath.get(path);
     this.#byNodeid.set(inode.nodeid, inode);
+    this.#unused[kind].add(inode);
     this.#byPath.set(path, inode);
     if (former !== undefined) {
       this.#setLocal(former, false);

@@ -30,6 +30,11 @@ export class Inode {
     return this.upload?.sizeBytes ?? this.object?.sizeBytes ?? 0;
   }
 
+  /** Nobody would lose anything if the kernel forgot it. */
+  get isOnlyRemembered(): boolean {
+    return this.lookups > 0 && this.readers === 0 && !this.local && this.upload === undefined;
+  }
+
   /** Still needed by somebody: the kernel, an open file, or a name that is nowhere else. */
   get inUse(): boolean {
     return this.lookups > 0 || this.readers > 0 || this.local || this.upload !== undefined;

@@ -1,6 +1,6 @@
 import { Failure } from "../base/failure.ts";
 import type { ObjectInfo, ObjectStore } from "../s3/object-store.ts";
-import { DirectorySnapshot } from "./directory-snapshot.ts";
+import { DirectoryStream } from "./directory-stream.ts";
 import { checkName, childPathOf } from "./file-name.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
@@ -62,37 +62,37 @@ export class Namespace {
     return inode;
   }
 
-  /** The whole directory as it is now. */
-  async list(directory: Inode): Promise<DirectorySnapshot> {
-    const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
+  /** The directory as it is from now on, read as the caller goes. */
+  list(directory: Inode): DirectoryStream {
     const prefix = directory.path === "" ? this.keyOf("") : `${this.keyOf(directory.path)}/`;
-    const snapshot = new DirectorySnapshot(directory.path, prefix, {
-      validUntilMs: Date.now() + this.#options.metadataTtlMs,
+    const query = { prefix, delimiter: "/", keysMax: LIST_PAGE_KEYS } as const;
+    return new DirectoryStream({
+      path: directory.path,
+      prefix,
+      locals: this.#table.localChildren(directory.path),
+      ttlMs: this.#options.metadataTtlMs,
+      page: (continuationToken) =>
+        this.#store.list({ ...query, continuationToken }, AbortSignal.timeout(OPERATION_LIMIT_MS)),
+      hasKeysUnder: (name) =>
+        this.#hasKeysUnder(prefix + name, AbortSignal.timeout(OPERATION_LIMIT_MS)),
     });
-    let continuationToken: string | undefined;
-    do {
-      const page = await this.#store.list(
-        { prefix, delimiter: "/", keysMax: LIST_PAGE_KEYS, continuationToken },
-        signal,
-      );
-      snapshot.add(page);
-      continuationToken = page.nextToken;
-    } while (continuationToken !== undefined);
-    snapshot.finish(this.#table.localChildren(directory.path));
-    return snapshot;
   }
 
   /** A directory shadows a file of the same name; only S3 can say, so both are asked at once. */
   async #ask(path: string): Promise<Inode | undefined> {
     const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
     const key = this.keyOf(path);
-    const under = { prefix: `${key}/`, delimiter: "", keysMax: 1 } as const;
-    const [object, page] = await Promise.all([
+    const [object, isDirectory] = await Promise.all([
       this.#store.head(key, signal),
-      this.#store.list({ ...under, continuationToken: undefined }, signal),
+      this.#hasKeysUnder(key, signal),
     ]);
-    const isDirectory = page.objects.length > 0 || page.prefixes.length > 0;
     return this.#bind(path, isDirectory ? "directory" : object);
+  }
+
+  async #hasKeysUnder(key: string, signal: AbortSignal): Promise<boolean> {
+    const under = { prefix: `${key}/`, delimiter: "", keysMax: 1 } as const;
+    const page = await this.#store.list({ ...under, continuationToken: undefined }, signal);
+    return page.objects.length > 0 || page.prefixes.length > 0;
   }
 
   #bind(path: string, found: "directory" | ObjectInfo | undefined): Inode | undefined {

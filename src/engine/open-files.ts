@@ -1,7 +1,7 @@
 import type { Inode } from "./inode.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import type { ReadStream } from "./read-stream.ts";
-import type { DirectorySnapshot } from "./directory-snapshot.ts";
+import type { DirectoryStream } from "./directory-stream.ts";
 import type { Upload } from "./upload.ts";
 
 export interface Reader {
@@ -20,7 +20,7 @@ export interface Writer {
 export interface DirectoryReader {
   readonly do: "list";
   readonly inode: Inode;
-  snapshot: Promise<DirectorySnapshot> | undefined;
+  stream: DirectoryStream | undefined;
 }
 
 type OpenFile = Reader | Writer | DirectoryReader;
@@ -32,6 +32,10 @@ export class OpenFiles {
 
   get writers(): Writer[] {
     return [...this.#files.values()].filter((file) => file.do === "write");
+  }
+
+  get size(): number {
+    return this.#files.size;
   }
 
   add(file: OpenFile): number {

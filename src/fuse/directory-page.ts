@@ -7,7 +7,7 @@ const DT_DIR = 4;
 const DT_REG = 8;
 /** FUSE_UNKNOWN_INO of libfuse: a reader of d_ino learns that it has to ask. */
 const UNKNOWN_INO = 0xffff_ffff;
-const DOTS: readonly DirectoryItem[] = [".", ".."].map((name) => {
+export const DOTS: readonly DirectoryItem[] = [".", ".."].map((name) => {
   return { name, kind: "directory", nodeid: 0 };
 });
 
@@ -31,19 +31,22 @@ export function encodeDirectoryPage(
   const direntAt = plus ? ENTRY_OUT_BYTES : 0;
   const entered: number[] = [];
   let used = 0;
-  for (let index = position; index < listing.count + DOTS.length; index++) {
+  for (let index = position; ; index++) {
     const dot = DOTS[index];
     const item = dot ?? listing.item(index - DOTS.length);
+    if (item === undefined) break;
     const name = Buffer.from(item.name);
     const recordBytes = direntAt + Math.ceil((DIRENT_BYTES + name.length) / 8) * 8;
     if (used + recordBytes > sizeBytes) break;
     let nodeid = item.nodeid;
     if (plus && dot === undefined) {
       const entry = listing.enter(index - DOTS.length);
-      if (entry === undefined) continue;
-      writeEntry(bytes, used, entry);
-      nodeid = entry.attributes.nodeid;
-      entered.push(nodeid);
+      if (entry === "gone") continue;
+      if (entry !== "unknown") {
+        writeEntry(bytes, used, entry);
+        nodeid = entry.attributes.nodeid;
+        entered.push(nodeid);
+      }
     }
     writeDirent(bytes, used + direntAt, { nodeid, kind: item.kind, name, next: index + 1 });
     used += recordBytes;

@@ -57,15 +57,15 @@ export interface DirectoryItem {
   readonly nodeid: number;
 }
 
-/** One moment's content of a directory; positions stay valid while the handle is open. */
+/** A piece of a directory, from the position that was asked for. */
 export interface DirectoryListing {
-  readonly count: number;
-  item(index: number): DirectoryItem;
+  /** Undefined behind the last one that is at hand; the first one is, unless the end is reached. */
+  item(index: number): DirectoryItem | undefined;
   /**
-   * Looks an item up: each call counts as one reference that a FORGET gives back. Undefined when
-   * it has gone meanwhile.
+   * Looks an item up: each entry counts as one reference that a FORGET gives back. `gone` when it
+   * has vanished meanwhile; `unknown` when the kernel shall ask for it if it wants to know.
    */
-  enter(index: number): Entry | undefined;
+  enter(index: number): Entry | "gone" | "unknown";
 }
 
 export type Maybe<T> = T | Promise<T>;
@@ -78,7 +78,7 @@ export interface FileSystem {
   errnoOf(error: unknown): number | undefined;
   lookup(caller: Caller, parent: number, name: string): Maybe<Entry | AbsentEntry>;
   forget(nodeid: number, count: number): void;
-  getAttributes(nodeid: number): Maybe<Entry>;
+  getAttributes(caller: Caller, nodeid: number): Maybe<Entry>;
   setAttributes(caller: Caller, nodeid: number, changes: AttributeChanges): Maybe<Entry>;
   makeFile(caller: Caller, parent: number, name: string, mode: number): Maybe<Entry>;
   makeDirectory(caller: Caller, parent: number, name: string): Maybe<Entry>;
@@ -101,7 +101,7 @@ export interface FileSystem {
   /** The kernel never learned of this handle: as if the file had not been opened. */
   abandon(handle: number): void;
   openDirectory(caller: Caller, nodeid: number): Maybe<number>;
-  /** A listing at offset 0 is made anew: that is what rewinddir(3) asks for. */
-  listDirectory(handle: number, anew: boolean): Maybe<DirectoryListing>;
+  /** `anew` at offset 0: that is what rewinddir(3) asks for. */
+  listDirectory(handle: number, index: number, anew: boolean): Maybe<DirectoryListing>;
   releaseDirectory(handle: number): void;
 }

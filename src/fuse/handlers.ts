@@ -1,6 +1,6 @@
 import { OPCODE } from "./opcode.ts";
 import { ERRNO, ProtocolError } from "./errno.ts";
-import { encodeDirectoryPage } from "./directory-page.ts";
+import { DOTS, encodeDirectoryPage } from "./directory-page.ts";
 import {
   encodeAbsentEntry,
   encodeAttributes,
@@ -87,7 +87,9 @@ function lookup(request: Request, fs: FileSystem): Maybe<Answer> {
 }
 
 function getattr(request: Request, fs: FileSystem): Maybe<Answer> {
-  return then(fs.getAttributes(request.nodeid), (entry) => ({ chunks: [encodeAttributes(entry)] }));
+  return then(fs.getAttributes(request.caller, request.nodeid), (entry) => ({
+    chunks: [encodeAttributes(entry)],
+  }));
 }
 
 function setattr(request: Request, fs: FileSystem): Maybe<Answer> {
@@ -185,7 +187,8 @@ function readdir(request: Request, fs: FileSystem, plus: boolean): Maybe<Answer>
   const body = request.body(40);
   const position = readUint64(body, 8);
   const sizeBytes = Math.min(body.readUInt32LE(16), WRITE_BYTES_MAX);
-  return then(fs.listDirectory(readUint64(body, 0), position === 0), (listing) => {
+  const index = Math.max(0, position - DOTS.length);
+  return then(fs.listDirectory(readUint64(body, 0), index, position === 0), (listing) => {
     const page = encodeDirectoryPage(listing, position, sizeBytes, plus);
     const takeBack = () => {
       for (const nodeid of page.entered) fs.forget(nodeid, 1);

@@ -24,6 +24,7 @@ const FLAG = {
 } as const;
 const WANTED = Object.values(FLAG).reduce((all, flag) => all | flag, 0);
 const FLAG2_HAS_RESEND = 1 << 7; // FUSE_HAS_RESEND, bit 39 of both words
+const FLAG2_ALLOW_IDMAP = 1 << 8;
 
 /** What the two sides agreed on; a successor of this process must go on with the same. */
 export interface Negotiated {
@@ -41,7 +42,7 @@ export interface InitAnswer {
 }
 
 /** Answers FUSE_INIT: the features that pay, as far as this kernel offers them. */
-export function negotiate(body: Buffer): InitAnswer {
+export function negotiate(body: Buffer, { idmap }: { readonly idmap: boolean }): InitAnswer {
   if (body.length < INIT_IN_BYTES) throw new ProtocolError(ERRNO.EINVAL, "INIT: short message");
   const major = body.readUInt32LE(0);
   const minor = body.readUInt32LE(4);
@@ -51,7 +52,8 @@ export function negotiate(body: Buffer): InitAnswer {
   }
   const flags = (body.readUInt32LE(12) & WANTED) >>> 0;
   const extended = (flags & FLAG.INIT_EXT) !== 0 && body.length >= INIT_IN_EXT_BYTES;
-  const flags2 = extended ? (body.readUInt32LE(16) & FLAG2_HAS_RESEND) >>> 0 : 0;
+  const wanted2 = FLAG2_HAS_RESEND | (idmap ? FLAG2_ALLOW_IDMAP : 0);
+  const flags2 = extended ? (body.readUInt32LE(16) & wanted2) >>> 0 : 0;
   const agreed = { minor: Math.min(minor, OUR_MINOR), flags, flags2 };
   return {
     bytes: encodeInit(agreed, Math.min(body.readUInt32LE(8), WRITE_BYTES_MAX)),

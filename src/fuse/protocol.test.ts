@@ -54,7 +54,7 @@ class FakeFileSystem implements FileSystem {
   forget(nodeid: number, count: number): void {
     this.references.set(nodeid, (this.references.get(nodeid) ?? 0) - count);
   }
-  getAttributes = (nodeid: number) => entry(nodeid);
+  getAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
   setAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
   makeFile = (_caller: unknown, _parent: number, name: string) => this.#enter(name.length + 2);
   makeDirectory = async (_caller: unknown, _parent: number, name: string) =>
@@ -79,8 +79,8 @@ class FakeFileSystem implements FileSystem {
   abandon = () => undefined;
   openDirectory = () => 3;
   listDirectory = () => ({
-    count: 2,
-    item: (index: number) => ({ name: `n${index}`, kind: "file" as const, nodeid: 0 }),
+    item: (index: number) =>
+      index < 2 ? { name: `n${index}`, kind: "file" as const, nodeid: 0 } : undefined,
     enter: (index: number) => this.#enter(20 + index),
   });
   releaseDirectory = () => undefined;
@@ -92,11 +92,12 @@ class FakeFileSystem implements FileSystem {
   }
 }
 
-function harness() {
+function harness(idmap = false) {
   const fs = new FakeFileSystem();
   const bugs: unknown[] = [];
   const negotiated: unknown[] = [];
   const events = {
+    idmap,
     onNegotiated: (agreed: unknown) => negotiated.push(agreed),
     onBug: (error: unknown) => bugs.push(error),
   };
@@ -143,14 +144,31 @@ test("errors: a Failure has its number, a bug is EIO and reported, an unknown op
   assert.equal(await errnoOf(message(OPCODE.LOOKUP, Buffer.from([0xff, 0]))), 84); // EILSEQ
 });
 
-test("INIT: pages, sizes and resend are negotiated", async () => {
-  const { exchange, negotiated } = harness();
+function initOf(flags2: number): Buffer {
   const body = Buffer.alloc(64);
   body.writeUInt32LE(7, 0);
   body.writeUInt32LE(45, 4);
   body.writeUInt32LE(131072, 8);
   body.writeUInt32LE(0x7fffffff, 12);
-  body.writeUInt32LE(0xffffffff, 16);
+  body.writeUInt32LE(flags2, 16);
+  return body;
+}
+
+async function flags2Of(idmap: boolean, offered: number): Promise<number> {
+  const { exchange } = harness(idmap);
+  return parseReply(await exchange(message(OPCODE.INIT, initOf(offered)))).payload.readUInt32LE(32);
+}
+
+test("INIT: idmapped mounts only where the kernel has them and the mount can bear them", async () => {
+  const ALLOW_IDMAP = 1 << 8;
+  assert.equal(await flags2Of(true, 0xffffffff), 128 | ALLOW_IDMAP);
+  assert.equal(await flags2Of(false, 0xffffffff), 128);
+  assert.equal(await flags2Of(true, 128), 128);
+});
+
+test("INIT: pages, sizes and resend are negotiated", async () => {
+  const { exchange, negotiated } = harness();
+  const body = initOf(0xffffffff);
   const { payload } = parseReply(await exchange(message(OPCODE.INIT, body)));
   assert.equal(payload.length, 64);
   assert.equal(payload.readUInt32LE(4), 38);

@@ -25,7 +25,12 @@ export type Respond = (reply: Reply | undefined) => void;
  */
 const INTERRUPT_GRACE_MS = 2_000;
 
-export interface ProtocolEvents {
+export interface ProtocolOptions {
+  /**
+   * Let the kernel map owners for pods with user namespaces. It demands default_permissions, and
+   * from then on most requests do not say who asks: only where everybody is let in.
+   */
+  readonly idmap: boolean;
   onNegotiated(negotiated: Negotiated): void;
   /** A throw that is not a Failure: the caller gets EIO and we want to know. */
   onBug(error: unknown, opcode: number): void;
@@ -41,13 +46,13 @@ interface InFlight {
 /** The FUSE protocol with no device attached: bytes in, bytes out. No input makes it throw. */
 export class Protocol {
   readonly #fs: FileSystem;
-  readonly #events: ProtocolEvents;
+  readonly #options: ProtocolOptions;
   readonly #interruptGraceMs: number;
   readonly #inFlight = new Map<string, InFlight>();
 
-  constructor(fs: FileSystem, events: ProtocolEvents, interruptGraceMs = INTERRUPT_GRACE_MS) {
+  constructor(fs: FileSystem, options: ProtocolOptions, interruptGraceMs = INTERRUPT_GRACE_MS) {
     this.#fs = fs;
-    this.#events = events;
+    this.#options = options;
     this.#interruptGraceMs = interruptGraceMs;
   }
 
@@ -119,7 +124,7 @@ export class Protocol {
   #fail(key: string, call: InFlight, error: unknown, opcode: number): void {
     let errno = error instanceof ProtocolError ? error.errno : this.#fs.errnoOf(error);
     if (errno === undefined) {
-      this.#events.onBug(error, opcode);
+      this.#options.onBug(error, opcode);
       errno = ERRNO.EIO;
     }
     if (!call.answered) this.#answer(key, call, errorReply(call.unique, errno));
@@ -148,8 +153,8 @@ export class Protocol {
 
   #init(request: Request): Reply {
     try {
-      const { bytes, negotiated } = negotiate(request.body(0));
-      if (negotiated !== undefined) this.#events.onNegotiated(negotiated);
+      const { bytes, negotiated } = negotiate(request.body(0), this.#options);
+      if (negotiated !== undefined) this.#options.onNegotiated(negotiated);
       return reply(request.unique, { chunks: [bytes] });
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;

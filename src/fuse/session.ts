@@ -1,3 +1,4 @@
+import type { Buffer } from "node:buffer";
 import { read, writev, writevSync } from "node:fs";
 import type { Protocol, Reply } from "./protocol.ts";
 import type { Slot, Slots } from "./slots.ts";
@@ -47,6 +48,17 @@ export class Session {
   stop(): void {
     this.#over = true;
     this.#end("stopped");
+  }
+
+  /**
+   * Settles when the kernel has acted on it, whether or not there was anything to do. It may wait
+   * there for a request that we have not answered yet: so never on this thread, and one at a time.
+   */
+  notify(message: Buffer): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    if (this.#over) resolve();
+    else writev(this.#fd, [message], () => resolve());
+    return promise;
   }
 
   get hasOutstandingReads(): boolean {

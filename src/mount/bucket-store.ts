@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
-import type { Credentials } from "../s3/credentials.ts";
+import type { CredentialSource } from "../s3/credentials.ts";
 import { locate } from "../s3/s3-location.ts";
 import { S3Store } from "../s3/s3-store.ts";
 import { S3Transport } from "../s3/s3-transport.ts";
@@ -15,7 +15,7 @@ const PROBE_TIMEOUT_MS = 5_000;
 /** The bucket that the options name, asked once whether it will serve us. */
 export async function openBucket(
   options: MountOptions,
-  credentials: Credentials | undefined,
+  credentials: CredentialSource | undefined,
 ): Promise<S3Store> {
   if (options.signs && credentials === undefined) {
     throw new Failure(

@@ -21,6 +21,7 @@ const CONFIG: EngineConfig = {
   readPartSizeBytes: 64,
   writePartSizeBytes: 64,
   memoryBytes: 1 << 20,
+  inodesMax: 1000,
 };
 
 interface Message {
@@ -59,10 +60,15 @@ async function run(messages: readonly Message[]): Promise<void> {
     config: CONFIG,
     startedMs: 0,
     admits: () => true,
+    crowding: { isFull: false, check: () => undefined },
     onLostUpload: () => undefined,
   });
   const onBug = (error: unknown) => bugs.push(error);
-  const protocol = new Protocol(fileSystem, { onNegotiated: () => undefined, onBug });
+  const protocol = new Protocol(fileSystem, {
+    idmap: false,
+    onNegotiated: () => undefined,
+    onBug,
+  });
   let answered = 0;
   for (const [index, one] of messages.entries()) {
     protocol.receive(encode(one, index + 1), (reply) => {

@@ -1,5 +1,5 @@
 import { Failure } from "../base/failure.ts";
-import type { DirectorySnapshot } from "../engine/directory-snapshot.ts";
+import type { DirectoryStream } from "../engine/directory-stream.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
 import type { Inode } from "../engine/inode.ts";
@@ -13,6 +13,7 @@ import type {
   Maybe,
   Opened,
 } from "../fuse/file-system.ts";
+import type { Crowding } from "./crowding.ts";
 import { errnoOf } from "./errno.ts";
 
 export interface FileSystemOptions {
@@ -20,6 +21,7 @@ export interface FileSystemOptions {
   readonly startedMs: number;
   /** The kernel lets everybody in; who is meant is decided here. */
   readonly admits: (uid: number) => boolean;
+  readonly crowding: Pick<Crowding, "isFull" | "check">;
   /** An upload failed where nobody waits for its result. */
   readonly onLostUpload: (error: unknown) => void;
 }
@@ -50,7 +52,8 @@ export class EngineFileSystem implements FileSystem {
     this.#engine.table.forget(nodeid, count);
   }
 
-  getAttributes(nodeid: number): Entry {
+  getAttributes(caller: Caller, nodeid: number): Entry {
+    this.#admit(caller);
     return this.#entryOf(this.#engine.table.get(nodeid));
   }
 
@@ -124,8 +127,8 @@ export class EngineFileSystem implements FileSystem {
     return this.#engine.openDirectory(nodeid);
   }
 
-  async listDirectory(handle: number, anew: boolean): Promise<DirectoryListing> {
-    return this.#listingOf(await this.#engine.listDirectory(handle, anew));
+  async listDirectory(handle: number, index: number, anew: boolean): Promise<DirectoryListing> {
+    return this.#listingOf(await this.#engine.listDirectory(handle, index, anew));
   }
 
   releaseDirectory(handle: number): void {
@@ -145,22 +148,23 @@ export class EngineFileSystem implements FileSystem {
 
   #count(inode: Inode): Entry {
     inode.lookups += 1;
+    this.#engine.table.touch(inode);
+    this.#options.crowding.check();
     return this.#entryOf(inode);
   }
 
-  #listingOf(snapshot: DirectorySnapshot): DirectoryListing {
-    const { items } = snapshot;
-    const itemAt = (index: number) => {
-      const item = items[index];
-      if (item === undefined) throw new RangeError(`no item ${index} in this directory`);
-      return item;
-    };
+  #listingOf(stream: DirectoryStream): DirectoryListing {
     return {
-      count: items.length,
-      item: (index) => ({ name: itemAt(index).name, kind: itemAt(index).kind, nodeid: 0 }),
+      item(index) {
+        const item = stream.item(index);
+        return item && { name: item.name, kind: item.kind, nodeid: 0 };
+      },
       enter: (index) => {
-        const inode = snapshot.enter(itemAt(index), this.#engine.table);
-        return inode === undefined ? undefined : this.#count(inode);
+        const item = stream.item(index);
+        if (item === undefined) return "gone";
+        if (this.#options.crowding.isFull) return "unknown";
+        const inode = stream.enter(item, this.#engine.table);
+        return inode === undefined ? "gone" : this.#count(inode);
       },
     };
   }

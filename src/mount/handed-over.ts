@@ -1,6 +1,7 @@
 import type { Log } from "../base/log.ts";
 import { Secret } from "../base/secret.ts";
-import type { Credentials } from "../s3/credentials.ts";
+import { fixedCredentials } from "../s3/credentials.ts";
+import type { CredentialSource } from "../s3/credentials.ts";
 import { openBucket } from "./bucket-store.ts";
 import { listen, tell } from "./control-channel.ts";
 import type { Start } from "./control-channel.ts";
@@ -16,7 +17,8 @@ export async function runHandedOver(
   const control = listen();
   const { slotsFd, credentials } = await control.started;
   const store = await openBucket(options, credentialsOf(credentials));
-  const mount = new ServedMount({ fuseFd, slotsFd, store, options, log });
+  const mountedByUs = true; // by the node service
+  const mount = new ServedMount({ fuseFd, slotsFd, store, options, mountedByUs, log });
   if ((await Promise.race([mount.ready, mount.ended, control.finishing])) === undefined) {
     await tell({ did: "ready" });
     log.info({ bucket: options.bucket }, "serving");
@@ -27,11 +29,11 @@ export async function runHandedOver(
   return complete ? 0 : 1;
 }
 
-function credentialsOf(given: Start["credentials"]): Credentials | undefined {
+function credentialsOf(given: Start["credentials"]): CredentialSource | undefined {
   if (given === null) return undefined;
-  return {
+  return fixedCredentials({
     accessKeyId: given.accessKeyId,
     secretAccessKey: new Secret(given.secretAccessKey),
     sessionToken: given.sessionToken === undefined ? undefined : new Secret(given.sessionToken),
-  };
+  });
 }

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
+import { findCredentials } from "./find-credentials.ts";
 import { readMountOptions } from "./mount-options.ts";
+import { OPTIONS } from "./option-table.ts";
 import type { MountOptions } from "./mount-options.ts";
 
 function read(line: string, env: Record<string, string> = {}): MountOptions {
@@ -50,9 +52,15 @@ const wrong: [line: string, says: RegExp][] = [
   ["bucket /mnt --prefix foo",            /--prefix foo: a prefix that ends with \//],
   ["s3://bucket/a/ /mnt --prefix b/",     /exclude each other/],
   ["bucket /mnt --allow-root --allow-other", /exclude each other/],
-  ["bucket /mnt --profile x",             /--profile is not offered/],
+  ["bucket /mnt --bind eth0",             /--bind is not offered: the routing table/],
+  ["bucket /mnt --dual-stack --endpoint-url http://h", /--dual-stack and --endpoint-url http:\/\/h exclude/],
+  ["bucket /mnt --transfer-acceleration --endpoint-url http://h", /--transfer-acceleration and --endpoint-url http:\/\/h exclude/],
+  ["b.k.t /mnt --transfer-acceleration",  /bucket without dots/],
+  ["bucket /mnt --max-cache-size 5",      /--max-cache-size needs --cache/],
+  ["bucket /mnt --no-log --debug",        /exclude each other/],
   ["bucket /mnt --sse rot13",             /--sse rot13: one of aws:kms/],
-  ["bucket /mnt --sse-kms-key-id k",      /needs --sse/],
+  ["bucket /mnt --sse-kms-key-id arn:aws:kms:x", /needs --sse/],
+  ["bucket /mnt --sse AES256 --sse-kms-key-id arn:aws:kms:x", /needs --sse aws:kms/],
   ["arn:aws:s3:::b /mnt",                 /BUCKET arn:aws:s3:::b: a bucket name or/],
 ];
 
@@ -64,6 +72,58 @@ for (const [line, says] of wrong) {
     );
   });
 }
+
+for (const [name, spec] of OPTIONS) {
+  const given = (value: string | undefined) => [
+    "bucket",
+    "/mnt",
+    value === undefined ? `--${name}` : `--${name}=${value}`,
+  ];
+  const fails = (value: string | undefined, says: string) =>
+    assert.throws(
+      () => readMountOptions(given(value), {}),
+      (error) =>
+        error instanceof Failure && error.message.startsWith(says) && !error.message.includes("\n"),
+    );
+  test(`--${name}: ${spec.use}`, () => {
+    const value = spec.type === "boolean" ? undefined : (spec.right ?? "x");
+    if (spec.use === "refused") return fails(value, `--${name} is not offered: ${spec.help}`);
+    if (spec.type === "boolean" || spec.right !== undefined) {
+      const options = readMountOptions(given(value), {});
+      assert.deepEqual(options?.idle ?? [], spec.use === "idle" ? [`--${name}`] : []);
+    }
+    if (spec.wrong === undefined) return;
+    if (name !== "max-cache-size") fails(spec.wrong, `--${name} `);
+  });
+}
+
+test("headers of requests and of new objects", () => {
+  const key = "arn:aws:kms:eu-west-1:1:key/2";
+  const options = read(
+    `bucket /mnt --requester-pays --expected-bucket-owner 7 --storage-class GLACIER_IR --sse aws:kms --sse-kms-key-id ${key}`,
+  );
+  assert.deepEqual(options.requestHeaders, {
+    "x-amz-request-payer": "requester",
+    "x-amz-expected-bucket-owner": "7",
+  });
+  assert.deepEqual(options.objectHeaders, {
+    "x-amz-storage-class": "GLACIER_IR",
+    "x-amz-server-side-encryption": "aws:kms",
+    "x-amz-server-side-encryption-aws-kms-key-id": key,
+  });
+});
+
+test("keys: the profile, then the environment, then the shared file; else none", () => {
+  const env = { AWS_ACCESS_KEY_ID: "E", AWS_SECRET_ACCESS_KEY: "s", HOME: "/no/such/home" };
+  const signed = { signs: true, profile: undefined };
+  assert.equal(findCredentials(signed, env)?.current().accessKeyId, "E");
+  assert.equal(findCredentials(signed, { HOME: "/no/such/home" }), undefined);
+  assert.equal(findCredentials({ signs: false, profile: undefined }, env), undefined);
+  assert.throws(
+    () => findCredentials({ signs: true, profile: "p" }, env),
+    /profile p: no access key in \/no/,
+  );
+});
 
 test("help asks for nothing else", () => {
   assert.equal(readMountOptions(["--help"], {}), undefined);

@@ -2,9 +2,17 @@ import { parseArgs } from "node:util";
 import { totalmem } from "node:os";
 import { Failure } from "../base/failure.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
-import { OPTION_TABLE } from "./option-table.ts";
+import { OPTION_TABLE, OPTIONS } from "./option-table.ts";
 import type { OptionName } from "./option-table.ts";
-import { headerText, keyPrefix, octalMode, oneOf, ttlMs, wholeNumber } from "./option-values.ts";
+import {
+  headerText,
+  keyPrefix,
+  matching,
+  octalMode,
+  oneOf,
+  ttlMs,
+  wholeNumber,
+} from "./option-values.ts";
 
 const MIB = 1 << 20;
 const PART_BOUNDS = { min: 5 * MIB, max: 5 * 1024 * MIB };
@@ -12,6 +20,8 @@ const ID_BOUNDS = { min: 0, max: 0xffff_fffe };
 const DEFAULT_TTL_MS = 1000;
 const CACHE_TTL_MS = 60_000;
 const ATTEMPTS_DEFAULT = 10;
+const INODES_DEFAULT = 200_000;
+const INODE_BOUNDS = { min: 100, max: 100_000_000 };
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -23,7 +33,10 @@ export interface MountOptions {
   readonly region: string;
   readonly endpointUrl: string | undefined;
   readonly forcePathStyle: boolean;
+  readonly dualStack: boolean;
+  readonly accelerated: boolean;
   readonly signs: boolean;
+  readonly profile: string | undefined;
   readonly signsPayload: boolean;
   readonly caBundlePath: string | undefined;
   readonly userAgentPrefix: string;
@@ -31,7 +44,8 @@ export interface MountOptions {
   readonly requestHeaders: Readonly<Record<string, string>>;
   readonly objectHeaders: Readonly<Record<string, string>>;
   readonly lets: "owner" | "root" | "all";
-  readonly logLevel: "debug" | "info" | "error";
+  readonly logLevel: "debug" | "info" | "silent";
+  readonly logDirectory: string | undefined;
   readonly engine: EngineConfig;
   /** Given and without effect: worth a line in the log. */
   readonly idle: readonly string[];
@@ -58,17 +72,18 @@ export function readMountOptions(
     bucket,
     directory,
     inheritedFd: inherited === undefined ? undefined : Number(inherited),
-    region: text(values, "region") ?? env["AWS_REGION"] ?? env["AWS_DEFAULT_REGION"] ?? "us-east-1",
-    endpointUrl: text(values, "endpoint-url") ?? nonEmpty(env["AWS_ENDPOINT_URL"]),
-    forcePathStyle: values["force-path-style"] === true,
+    region: regionOf(values, env),
+    ...endpointOf(values, env, bucket),
     signs: values["no-sign-request"] !== true,
+    profile: profileOf(values),
     signsPayload: checksums(text(values, "upload-checksums")),
     caBundlePath: text(values, "ca-bundle") ?? nonEmpty(env["AWS_CA_BUNDLE"]),
     userAgentPrefix: headerText("user-agent-prefix", text(values, "user-agent-prefix") ?? ""),
     attemptsMax: attempts(env["AWS_MAX_ATTEMPTS"]),
     ...headersOf(values),
     lets: values["allow-other"] === true ? "all" : values["allow-root"] === true ? "root" : "owner",
-    logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "error" : "info",
+    logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "silent" : "info",
+    logDirectory: text(values, "log-directory"),
     engine: engineConfig(values, prefix),
     idle: names.filter((name) => OPTION_TABLE[name].use === "idle").map((name) => `--${name}`),
   });
@@ -92,21 +107,78 @@ function split(argv: readonly string[]): { values: Values; positionals: string[]
 function refuse(names: readonly OptionName[], values: Values): void {
   for (const name of names) {
     if (OPTION_TABLE[name].use === "refused") {
-      throw new Failure("refused", `--${name} is not offered by this engine`);
+      throw new Failure("refused", `--${name} is not offered: ${OPTION_TABLE[name].help}`);
     }
   }
   for (const [one, other] of [
     ["allow-other", "allow-root"],
     ["part-size", "read-part-size"],
     ["part-size", "write-part-size"],
+    ["no-sign-request", "profile"],
+    ["no-log", "log-directory"],
+    ["no-log", "debug"],
+    ["transfer-acceleration", "force-path-style"],
   ] as const) {
     if (values[one] !== undefined && values[other] !== undefined) {
       throw new Failure("invalid", `--${one} and --${other} exclude each other`);
     }
   }
-  if (text(values, "bucket-type") === "directory") {
-    throw new Failure("refused", "--bucket-type directory is not offered by this engine");
+  if (values["max-cache-size"] !== undefined && values.cache === undefined) {
+    throw new Failure("invalid", "--max-cache-size needs --cache");
   }
+  checkIdle(values);
+}
+
+/** What has no effect has to be right all the same: a typing error must not wait for its day. */
+function checkIdle(values: Values): void {
+  const whole = { min: 1, max: 1e12 };
+  for (const name of ["max-threads", "max-cache-size", "cache-block-size"] as const) {
+    const given = text(values, name);
+    if (given !== undefined) wholeNumber(name, given, whole);
+  }
+  for (const name of ["maximum-throughput-gbps", "otlp-export-interval"] as const) {
+    const given = text(values, name);
+    if (given !== undefined) matching(name, given, /^\d+(\.\d+)?$/, "a number is expected");
+  }
+  const type = text(values, "bucket-type") ?? "general-purpose";
+  oneOf("bucket-type", type, ["general-purpose"]);
+}
+
+function regionOf(values: Values, env: Environment): string {
+  const given = text(values, "region");
+  const region = given ?? nonEmpty(env["AWS_REGION"]) ?? nonEmpty(env["AWS_DEFAULT_REGION"]);
+  return matching(
+    "region",
+    region ?? "us-east-1",
+    /^[\w-]+$/,
+    "a name such as eu-west-1 is expected",
+  );
+}
+
+function profileOf(values: Values): string | undefined {
+  const profile = text(values, "profile");
+  if (profile === undefined) return undefined;
+  return matching("profile", profile, /^[^[\]\s]+$/, "the name of a profile is expected");
+}
+
+function endpointOf(values: Values, env: Environment, bucket: string) {
+  const given = text(values, "endpoint-url") ?? nonEmpty(env["AWS_ENDPOINT_URL"]);
+  const endpointUrl =
+    given && matching("endpoint-url", given, /^https?:\/\/[^/]/, "an http(s) URL is expected");
+  for (const name of ["transfer-acceleration", "dual-stack"] as const) {
+    if (values[name] === undefined || endpointUrl === undefined) continue;
+    throw new Failure("invalid", `--${name} and --endpoint-url ${endpointUrl} exclude each other`);
+  }
+  const accelerated = values["transfer-acceleration"] === true;
+  if (accelerated && bucket.includes(".")) {
+    throw new Failure("invalid", `--transfer-acceleration needs a bucket without dots: ${bucket}`);
+  }
+  return {
+    endpointUrl,
+    forcePathStyle: values["force-path-style"] === true,
+    dualStack: values["dual-stack"] === true,
+    accelerated,
+  };
 }
 
 function readSource(source: string, givenPrefix: string | undefined) {
@@ -134,15 +206,28 @@ function headersOf(values: Values) {
   };
   if (values["requester-pays"] === true) requestHeaders["x-amz-request-payer"] = "requester";
   set(requestHeaders, "x-amz-expected-bucket-owner", "expected-bucket-owner");
-  set(objectHeaders, "x-amz-storage-class", "storage-class");
+  const storageClass = text(values, "storage-class");
+  if (storageClass !== undefined) {
+    matching(
+      "storage-class",
+      storageClass,
+      /^[A-Z0-9_]+$/,
+      "a name such as STANDARD_IA is expected",
+    );
+    objectHeaders["x-amz-storage-class"] = storageClass;
+  }
   const sse = text(values, "sse");
   if (sse !== undefined) {
     oneOf("sse", sse, ["aws:kms", "aws:kms:dsse", "AES256"]);
     objectHeaders["x-amz-server-side-encryption"] = sse;
   }
-  set(objectHeaders, "x-amz-server-side-encryption-aws-kms-key-id", "sse-kms-key-id");
-  if (text(values, "sse-kms-key-id") !== undefined && !sse?.startsWith("aws:kms")) {
-    throw new Failure("invalid", "--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse");
+  const key = text(values, "sse-kms-key-id");
+  if (key !== undefined) {
+    matching("sse-kms-key-id", key, /^arn:[\w-]+:kms:[!-~]+$/, "the ARN of a key is expected");
+    if (!sse?.startsWith("aws:kms")) {
+      throw new Failure("invalid", "--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse");
+    }
+    objectHeaders["x-amz-server-side-encryption-aws-kms-key-id"] = key;
   }
   return { requestHeaders, objectHeaders };
 }
@@ -166,6 +251,7 @@ function engineConfig(values: Values, prefix: string): EngineConfig {
     readPartSizeBytes: sizeOf(values, "read-part-size") ?? part,
     writePartSizeBytes: sizeOf(values, "write-part-size") ?? part,
     memoryBytes: memoryOf(values),
+    inodesMax: inodesOf(values),
   };
 }
 
@@ -178,6 +264,11 @@ function memoryOf(values: Values): number {
   const constrained = process.constrainedMemory();
   const available = constrained > 0 && constrained < totalmem() ? constrained : totalmem();
   return Math.min(Math.max(available / 4, 64 * MIB), 512 * MIB);
+}
+
+function inodesOf(values: Values): number {
+  const given = text(values, "inode-limit");
+  return given === undefined ? INODES_DEFAULT : wholeNumber("inode-limit", given, INODE_BOUNDS);
 }
 
 function checksums(given: string | undefined): boolean {
@@ -207,7 +298,7 @@ function idOf(values: Values, name: OptionName): number | undefined {
 }
 
 function isOptionName(name: string): name is OptionName {
-  return Object.hasOwn(OPTION_TABLE, name);
+  return OPTIONS.has(name);
 }
 
 function text(values: Values, name: OptionName): string | undefined {

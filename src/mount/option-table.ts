@@ -1,106 +1,155 @@
 /**
- * mount-s3's options, so that a volume written for it works unchanged. `idle` ones only tune
- * what this engine does by itself; `refused` ones would change what the user gets.
+ * mount-s3's options, so that a volume written for it works unchanged. What each one means is in
+ * this one table: the command line, --help, docs/options.md and the tests are made from it.
  */
-interface OptionSpec {
+export interface OptionSpec {
+  readonly group: string;
   readonly type: "boolean" | "string";
   readonly short?: string;
+  /** How its value is called in the help. */
+  readonly argument?: string;
+  /** `idle`: it only tunes what we do by ourselves. `refused`: it would change what one gets. */
   readonly use: "used" | "idle" | "refused";
   readonly help: string;
+  /** A value that is fine, and one that is not; the tests try both. */
+  readonly right?: string;
+  readonly wrong?: string;
 }
 
-const flag = (help: string, short?: string): OptionSpec => ({
-  type: "boolean",
-  use: "used",
-  help,
-  ...(short === undefined ? {} : { short }),
-});
-const value = (help: string): OptionSpec => ({ type: "string", use: "used", help });
-const idle = (type: OptionSpec["type"], short?: string): OptionSpec => ({
-  type,
-  use: "idle",
-  help: "accepted, without effect",
-  ...(short === undefined ? {} : { short }),
-});
-const refused = (type: OptionSpec["type"], short?: string): OptionSpec => ({
-  type,
-  use: "refused",
-  help: "not offered",
-  ...(short === undefined ? {} : { short }),
-});
+type Values = Pick<OptionSpec, "right" | "wrong">;
+
+function flags(group: string, use: OptionSpec["use"]) {
+  return (help: string, short?: string): OptionSpec => {
+    const base = { group, type: "boolean", use, help } as const;
+    return short === undefined ? base : { ...base, short };
+  };
+}
+
+function values(group: string, use: OptionSpec["use"]) {
+  return (argument: string, help: string, tried: Values, short?: string): OptionSpec => {
+    const base = { group, type: "string", use, argument, help, ...tried } as const;
+    return short === undefined ? base : { ...base, short };
+  };
+}
+
+const [bucketFlag, bucketValue] = [flags("Bucket", "used"), values("Bucket", "used")];
+const [keysFlag, keysValue] = [flags("Credentials", "used"), values("Credentials", "used")];
+const [mountFlag, mountValue] = [flags("Mount", "used"), values("Mount", "used")];
+const clientValue = values("Client", "used");
+const cacheValue = values("Caching", "used");
+const [logFlag, logValue] = [flags("Logging", "used"), values("Logging", "used")];
+const idleValue = values("Accepted, without effect (a line in the log says so)", "idle");
+const idleFlag = flags("Accepted, without effect (a line in the log says so)", "idle");
+const refusedValue = values("Refused", "refused");
+const refusedFlag = flags("Refused", "refused");
+
+const PART = { right: "5242880", wrong: "100" };
+const ID = { right: "0", wrong: "root" };
+const MODE = { right: "0750", wrong: "999" };
+const TTL = { right: "indefinite", wrong: "soon" };
+const HEADER = { wrong: "a\u0000b" };
+const COUNT = { right: "4", wrong: "many" };
 
 export const OPTION_TABLE = {
-  prefix: value("serve only keys under this prefix; ends with /"),
-  region: value("region that signatures name (else AWS_REGION, else us-east-1)"),
-  "endpoint-url": value("http(s) URL of the S3 endpoint (else AWS_ENDPOINT_URL)"),
-  "force-path-style": flag("bucket in the path, not in the host name"),
-  "requester-pays": flag("agree to pay for requests and transfer"),
-  "expected-bucket-owner": value("account that must own the bucket"),
-  "storage-class": value("storage class of new objects"),
-  sse: value("encryption of new objects: aws:kms, aws:kms:dsse or AES256"),
-  "sse-kms-key-id": value("key ARN for aws:kms and aws:kms:dsse"),
-  "upload-checksums": value("off: do not sign the content of uploads"),
-  "no-sign-request": flag("anonymous requests"),
-  "read-only": flag("refuse all changes"),
-  "allow-delete": flag("allow files to be deleted"),
-  "allow-overwrite": flag("allow files to be replaced (opened with O_TRUNC)"),
-  "allow-other": flag("let all users in"),
-  "allow-root": flag("let root in as well"),
-  uid: value("owner of all files (default: who runs this)"),
-  gid: value("group of all files"),
-  "dir-mode": value("permissions of directories, octal (0755)"),
-  "file-mode": value("permissions of files, octal (0644)"),
-  "metadata-ttl": value("seconds, indefinite or minimal: how long metadata is trusted"),
-  "negative-metadata-ttl": value("the same for names that do not exist"),
-  "part-size": value("bytes of a part, for reads and writes (8388608)"),
-  "read-part-size": value("bytes of a part of a read"),
-  "write-part-size": value("bytes of a part of a write"),
-  "memory-target": value("MiB for data on its way"),
-  "ca-bundle": value("PEM file of the authorities to trust (else AWS_CA_BUNDLE)"),
-  "user-agent-prefix": value("put before our user agent"),
-  cache: value("accepted; sets metadata-ttl to 60 s"),
-  foreground: flag("accepted: it always runs in the foreground", "f"),
-  debug: flag("log more", "d"),
-  "no-log": flag("log errors only"),
-  help: flag("show this text", "h"),
-  "auto-unmount": idle("boolean"),
-  "bucket-type": idle("string"),
-  "maximum-throughput-gbps": idle("string"),
-  "max-threads": idle("string"),
-  "log-directory": idle("string", "l"),
-  "log-metrics": idle("boolean"),
-  "debug-crt": idle("boolean"),
-  "otlp-endpoint": idle("string"),
-  "otlp-export-interval": idle("string"),
-  "max-cache-size": idle("string"),
-  "cache-block-size": idle("string"),
-  "transfer-acceleration": refused("boolean"),
-  "dual-stack": refused("boolean"),
-  "infer-content-type": refused("boolean"),
-  "incremental-upload": refused("boolean"),
-  profile: refused("string"),
-  bind: refused("string"),
-  "cache-xz": refused("string"),
-  options: refused("string", "o"),
+  prefix: bucketValue("PREFIX", "serve only keys under this prefix, which ends with `/`", {
+    right: "a/b/",
+    wrong: "a/b",
+  }),
+  region: bucketValue("NAME", "region that requests are signed for (AWS_REGION, us-east-1)", {
+    right: "eu-central-1",
+    wrong: "eu central",
+  }),
+  "endpoint-url": bucketValue("URL", "S3 endpoint, http or https (AWS_ENDPOINT_URL)", {
+    right: "http://localhost:9000",
+    wrong: "localhost",
+  }),
+  "force-path-style": bucketFlag(
+    "bucket in the path, not in the host name; so on any --endpoint-url",
+  ),
+  "transfer-acceleration": bucketFlag("by the accelerated endpoint of AWS"),
+  "dual-stack": bucketFlag("by the endpoint of AWS that has IPv6 too"),
+  "requester-pays": bucketFlag("agree to pay for requests and transfer"),
+  "bucket-type": bucketValue("TYPE", "only general-purpose is served", {
+    right: "general-purpose",
+    wrong: "directory",
+  }),
+  "storage-class": bucketValue("CLASS", "storage class of new objects", {
+    right: "STANDARD_IA",
+    wrong: "cold please",
+  }),
+  "expected-bucket-owner": bucketValue("ACCOUNT", "refuse a bucket of any other account", {
+    right: "111122223333",
+    ...HEADER,
+  }),
+  sse: bucketValue("TYPE", "encryption of new objects: aws:kms, aws:kms:dsse or AES256", {
+    right: "AES256",
+    wrong: "rot13",
+  }),
+  "sse-kms-key-id": bucketValue("ARN", "key for --sse aws:kms and aws:kms:dsse", { wrong: "key" }),
+  "upload-checksums": bucketValue("KIND", "crc32c, crc64nvme, or off: contents are not signed", {
+    right: "off",
+    wrong: "md5",
+  }),
+  "no-sign-request": keysFlag("anonymous requests"),
+  profile: keysValue("NAME", "profile of the shared files, before all other keys (AWS_PROFILE)", {
+    right: "dev",
+    wrong: "a]b",
+  }),
+  "read-only": mountFlag("refuse all changes"),
+  "allow-delete": mountFlag("allow files to be deleted"),
+  "allow-overwrite": mountFlag("allow files to be replaced (opened with O_TRUNC)"),
+  "allow-root": mountFlag("let root in too, not only who runs this"),
+  "allow-other": mountFlag("let everybody in"),
+  uid: mountValue("ID", "owner of all files (who runs this); 0 is fine", ID),
+  gid: mountValue("ID", "group of all files (who runs this); 0 is fine", ID),
+  "dir-mode": mountValue("MODE", "permissions of directories, octal (0755)", MODE),
+  "file-mode": mountValue("MODE", "permissions of files, octal (0644)", MODE),
+  foreground: mountFlag("it always runs in the foreground", "f"),
+  help: mountFlag("show this text", "h"),
+  "memory-target": clientValue("MIB", "for data on its way (a quarter of what there is, to 512)", {
+    right: "512",
+    wrong: "1",
+  }),
+  "inode-limit": clientValue("COUNT", "files remembered before the oldest are let go (200000)", {
+    right: "1000",
+    wrong: "3",
+  }),
+  "part-size": clientValue("BYTES", "part of a read or an upload (8388608)", PART),
+  "read-part-size": clientValue("BYTES", "part of a read", PART),
+  "write-part-size": clientValue("BYTES", "part of an upload; 10,000 of them at most", PART),
+  "ca-bundle": clientValue("FILE", "PEM file of the only authorities to trust (AWS_CA_BUNDLE)", {
+    right: "/etc/ca.pem",
+  }),
+  "user-agent-prefix": clientValue("TEXT", "put before our user agent", { right: "me", ...HEADER }),
+  "metadata-ttl": cacheValue("TTL", "seconds, indefinite or minimal: trust in metadata (1)", TTL),
+  "negative-metadata-ttl": cacheValue("TTL", "the same for names that do not exist (0)", TTL),
+  cache: cacheValue("DIR", "only sets --metadata-ttl to 60: contents are not cached on disk", {
+    right: "/var/cache",
+  }),
+  "log-directory": logValue(
+    "DIR",
+    "log to a new file in there, not to stdout",
+    { right: "/tmp" },
+    "l",
+  ),
+  debug: logFlag("log more", "d"),
+  "no-log": logFlag("log nothing"),
+  "auto-unmount": idleFlag("it unmounts when it ends by SIGTERM or SIGINT"),
+  "maximum-throughput-gbps": idleValue("GBPS", "the window grows with the reader", COUNT),
+  "max-threads": idleValue("COUNT", "one thread does it all", COUNT),
+  "max-cache-size": idleValue("MIB", "for --cache, which it needs", { wrong: "much" }),
+  "cache-block-size": idleValue("BYTES", "for --cache", COUNT),
+  "log-metrics": idleFlag("metrics are not logged"),
+  "debug-crt": idleFlag("there is no such library"),
+  "otlp-endpoint": idleValue("URL", "metrics are not exported", { right: "http://localhost:4318" }),
+  "otlp-export-interval": idleValue("SECONDS", "metrics are not exported", COUNT),
+  "infer-content-type": refusedFlag("objects get the content type that the server gives them"),
+  "incremental-upload": refusedFlag("objects are made as a whole"),
+  bind: refusedValue("INTERFACE", "the routing table chooses the interface", {}),
+  "cache-xz": refusedValue("BUCKET", "there is no shared cache", {}),
+  options: refusedValue("LIST", "write them as options of their own", {}, "o"),
 } as const satisfies Record<string, OptionSpec>;
 
 export type OptionName = keyof typeof OPTION_TABLE;
 
-export function usage(): string {
-  const lines = Object.entries<OptionSpec>(OPTION_TABLE)
-    .filter(([, spec]) => spec.use === "used")
-    .map(([name, spec]) => {
-      const short = spec.short === undefined ? "   " : `-${spec.short},`;
-      const argument = spec.type === "string" ? " VALUE" : "";
-      return `  ${short} --${`${name}${argument}`.padEnd(30)} ${spec.help}`;
-    });
-  return [
-    "usage: s3csi mount BUCKET DIRECTORY [options]",
-    "",
-    "Serves an S3 bucket (NAME or s3://NAME/PREFIX/) as a directory until it is unmounted.",
-    "Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.",
-    "",
-    ...lines,
-    "",
-  ].join("\n");
-}
+export const OPTIONS: ReadonlyMap<string, OptionSpec> = new Map(Object.entries(OPTION_TABLE));

@@ -3,8 +3,9 @@ import { Failure } from "../base/failure.ts";
 const FOREVER_MS = 100 * 365 * 86_400_000;
 const MINIMAL_MS = 100;
 
+/** One line, whatever was typed. */
 function wrong(name: string, text: string, right: string): Failure {
-  return new Failure("invalid", `--${name} ${text}: ${right}`);
+  return new Failure("invalid", `--${name} ${JSON.stringify(text).slice(1, -1)}: ${right}`);
 }
 
 export interface Bounds {
@@ -42,6 +43,11 @@ export function oneOf(name: string, text: string, allowed: readonly string[]): s
 export function keyPrefix(name: string, text: string): string {
   if (text === "" || (text.endsWith("/") && !text.startsWith("/"))) return text;
   throw wrong(name, text, "a prefix that ends with / and does not begin with one is expected");
+}
+
+export function matching(name: string, text: string, pattern: RegExp, right: string): string {
+  if (pattern.test(text)) return text;
+  throw wrong(name, text, right);
 }
 
 /** What could break out of a header line, or confuse a signature. */

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import { createLog } from "../base/log.ts";
 import { DEVICE_READERS } from "../fuse/session.ts";
@@ -5,7 +6,8 @@ import { tell } from "./control-channel.ts";
 import { runHandedOver } from "./handed-over.ts";
 import { readMountOptions } from "./mount-options.ts";
 import type { Environment, MountOptions } from "./mount-options.ts";
-import { usage } from "./option-table.ts";
+import { exitStatusOf } from "./exit-status.ts";
+import { usage } from "./option-page.ts";
 import { runStandalone } from "./standalone.ts";
 
 /** Threads for replies and name resolution, besides those that wait in read(2). */
@@ -23,12 +25,19 @@ export async function runMount(argv: readonly string[], env: Environment): Promi
     if (!(error instanceof Failure)) throw error;
     process.stderr.write(`s3csi mount: ${error.message}\n`);
     await tell({ did: "failed", kind: error.kind, message: error.message });
-    return 1;
+    return exitStatusOf(error.kind);
   }
 }
 
+/** One file per run: nobody wants two mounts in one, and nobody rotates them. */
+function logFileOf({ logDirectory }: MountOptions): string | undefined {
+  if (logDirectory === undefined) return undefined;
+  const time = new Date().toISOString().replace(/[:.]/g, "-");
+  return join(logDirectory, `s3csi-mount-${time}-${process.pid}.log`);
+}
+
 async function run(options: MountOptions, env: Environment): Promise<number> {
-  const log = createLog(options.logLevel, { role: "mount" });
+  const log = createLog(options.logLevel, { role: "mount" }, logFileOf(options));
   for (const option of options.idle) log.warn({ option }, "option without effect");
   const { inheritedFd } = options;
   return inheritedFd !== undefined && process.send !== undefined

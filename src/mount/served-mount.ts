@@ -6,6 +6,8 @@ import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
 import { exitNow } from "../sys/exit-now.ts";
 import { mapMemfd } from "../sys/memfd.ts";
+import { admission } from "./admission.ts";
+import { Crowding } from "./crowding.ts";
 import { EngineFileSystem } from "./engine-file-system.ts";
 import type { MountOptions } from "./mount-options.ts";
 
@@ -14,6 +16,8 @@ export interface ServedMountOptions {
   readonly slotsFd: number;
   readonly store: ObjectStore;
   readonly options: MountOptions;
+  /** Whether it was mounted by us, so with default_permissions: the kernel insists on it. */
+  readonly mountedByUs: boolean;
   readonly log: Log;
 }
 
@@ -25,7 +29,7 @@ export class ServedMount {
   readonly #session: Session;
   readonly #log: Log;
 
-  constructor({ fuseFd, slotsFd, store, options, log }: ServedMountOptions) {
+  constructor({ fuseFd, slotsFd, store, options, mountedByUs, log }: ServedMountOptions) {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.ready = promise;
     this.#log = log;
@@ -33,10 +37,15 @@ export class ServedMount {
     const fileSystem = new EngineFileSystem(this.#engine, {
       config: options.engine,
       startedMs: Date.now(),
-      admits: admission(options.lets),
+      admits: admission(options.lets, process.getuid?.() ?? 0),
+      crowding: new Crowding(this.#engine.table, options.engine.inodesMax, {
+        notify: (message) => this.#session.notify(message),
+        onThinned: (inodes) => log.debug({ inodes }, "inodes thinned"),
+      }),
       onLostUpload: (error) => log.error({ err: error }, "upload failed after close"),
     });
     const protocol = new Protocol(fileSystem, {
+      idmap: mountedByUs && options.lets === "all",
       onNegotiated: (negotiated) => {
         log.debug({ ...negotiated }, "connection negotiated");
         resolve();
@@ -64,11 +73,4 @@ export class ServedMount {
     this.#session.stop();
     return failures.length === 0;
   }
-}
-
-function admission(lets: MountOptions["lets"]): (uid: number) => boolean {
-  const owner = process.getuid?.() ?? 0;
-  if (lets === "all") return () => true;
-  if (lets === "root") return (uid) => uid === owner || uid === 0;
-  return (uid) => uid === owner;
 }

@@ -1,14 +1,13 @@
 import { realpathSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
-import { Secret } from "../base/secret.ts";
 import { SLOTS_BYTES } from "../fuse/slots.ts";
-import type { Credentials } from "../s3/credentials.ts";
 import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { createMemfd } from "../sys/memfd.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
 import { openBucket } from "./bucket-store.ts";
+import { findCredentials } from "./find-credentials.ts";
 import type { Environment, MountOptions } from "./mount-options.ts";
 import { ServedMount } from "./served-mount.ts";
 
@@ -20,11 +19,12 @@ export async function runStandalone(
   env: Environment,
   log: Log,
 ): Promise<number> {
-  const store = await openBucket(options, credentialsOf(env));
+  const store = await openBucket(options, findCredentials(options, env));
   const fuseFd = options.inheritedFd ?? openDevice();
   const directory = options.inheritedFd === undefined ? attach(fuseFd, options) : undefined;
+  const mountedByUs = directory !== undefined;
   const slotsFd = createMemfd("s3csi-slots", SLOTS_BYTES);
-  const mount = new ServedMount({ fuseFd, slotsFd, store, options, log });
+  const mount = new ServedMount({ fuseFd, slotsFd, store, options, mountedByUs, log });
   const asked = untilSignal();
   await Promise.race([mount.ready, mount.ended]);
   const device = directory === undefined ? undefined : mountAt(readMounts(), directory)?.device;
@@ -64,16 +64,6 @@ function leave(directory: string): void {
   } catch {
     // Somebody else unmounted it: that is why we are here.
   }
-}
-
-function credentialsOf(env: Environment): Credentials | undefined {
-  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = env;
-  if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY) return undefined;
-  return {
-    accessKeyId: AWS_ACCESS_KEY_ID,
-    secretAccessKey: new Secret(AWS_SECRET_ACCESS_KEY),
-    sessionToken: AWS_SESSION_TOKEN ? new Secret(AWS_SESSION_TOKEN) : undefined,
-  };
 }
 
 async function untilSignal(): Promise<void> {

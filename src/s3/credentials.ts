@@ -5,3 +5,15 @@ export interface Credentials {
   readonly secretAccessKey: Secret;
   readonly sessionToken: Secret | undefined;
 }
+
+/** Where keys come from: they may change while the mount lives. */
+export interface CredentialSource {
+  /** The same object for as long as the keys are the same. */
+  current(): Credentials;
+  /** S3 has refused these keys. True when there are others now: then try again. */
+  renew(refused: Credentials): boolean;
+}
+
+export function fixedCredentials(credentials: Credentials): CredentialSource {
+  return { current: () => credentials, renew: () => false };
+}

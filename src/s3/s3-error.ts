@@ -21,6 +21,8 @@ const KIND_OF_CODE: Readonly<Record<string, FailureKind>> = {
   ExpiredToken: "denied",
   InvalidToken: "denied",
   InvalidObjectState: "denied", // in the archive
+  AuthorizationHeaderMalformed: "invalid", // signed for another region
+  PermanentRedirect: "invalid", // the bucket is in another region
 };
 const KIND_OF_STATUS: Readonly<Record<number, FailureKind>> = {
   401: "denied",

@@ -22,6 +22,15 @@ for (const [bucket, endpointUrl, forcePathStyle, host, port, hostHeader, basePat
   });
 }
 
+test("AWS by IPv6 and by its edge network", () => {
+  const options = { bucket: "bkt", region: "eu", endpointUrl: undefined, forcePathStyle: false };
+  const hostOf = (more: object) => locate({ ...options, ...more }).host;
+  assert.equal(hostOf({ dualStack: true }), "bkt.s3.dualstack.eu.amazonaws.com");
+  assert.equal(hostOf({ accelerated: true }), "bkt.s3-accelerate.amazonaws.com");
+  const both = { dualStack: true, accelerated: true };
+  assert.equal(hostOf(both), "bkt.s3-accelerate.dualstack.amazonaws.com");
+});
+
 test("an endpoint that is no URL is named", () => {
   const options = { bucket: "b", region: "r", endpointUrl: "ftp://x", forcePathStyle: false };
   assert.throws(

@@ -17,12 +17,16 @@ export interface LocationOptions {
   readonly region: string;
   readonly endpointUrl: string | undefined;
   readonly forcePathStyle: boolean;
+  /** Names of AWS that answer over IPv6 too; of no meaning for other endpoints. */
+  readonly dualStack?: boolean;
+  /** By the edge network of AWS; the bucket must be in the host name. */
+  readonly accelerated?: boolean;
 }
 
 /** Where a bucket's requests go. Path style is the rule for endpoints other than AWS. */
 export function locate(options: LocationOptions): S3Location {
   const { bucket, region } = options;
-  const url = parseEndpoint(options.endpointUrl ?? `https://s3.${region}.amazonaws.com`);
+  const url = parseEndpoint(options.endpointUrl ?? awsEndpointOf(options));
   const isTls = url.protocol === "https:";
   const hasDots = isTls && bucket.includes("."); // a wildcard certificate covers one label only
   const pathStyle = options.forcePathStyle || options.endpointUrl !== undefined || hasDots;
@@ -37,6 +41,13 @@ export function locate(options: LocationOptions): S3Location {
     hostHeader: `${prefix}${url.host}`,
     basePath: pathStyle ? `${base}/${encodeKey(bucket)}` : base,
   };
+}
+
+function awsEndpointOf({ region, dualStack, accelerated }: LocationOptions): string {
+  const stack = dualStack === true ? ".dualstack" : "";
+  const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
+  if (accelerated === true) return `https://s3-accelerate${stack}.${domain}`;
+  return `https://s3${stack}.${region}.${domain}`;
 }
 
 function parseEndpoint(text: string): URL {

@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
 import { Secret } from "../base/secret.ts";
+import { fixedCredentials } from "./credentials.ts";
 import { locate } from "./s3-location.ts";
 import { S3Store } from "./s3-store.ts";
 import { S3Transport } from "./s3-transport.ts";
@@ -35,7 +36,11 @@ async function scripted(script: Answer[]) {
   const endpointUrl = `http://127.0.0.1:${address.port}`;
   const transport = new S3Transport({
     location: locate({ bucket: "bkt", region: "r", endpointUrl, forcePathStyle: true }),
-    credentials: { accessKeyId: "k", secretAccessKey: new Secret("s"), sessionToken: undefined },
+    credentials: fixedCredentials({
+      accessKeyId: "k",
+      secretAccessKey: new Secret("s"),
+      sessionToken: undefined,
+    }),
     ca: undefined,
     userAgent: "test",
     connectionsMax: 4,

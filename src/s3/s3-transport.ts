@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { Failure } from "../base/failure.ts";
-import type { Credentials } from "./credentials.ts";
+import type { CredentialSource } from "./credentials.ts";
 import { HttpPool } from "./http-pool.ts";
 import { PermanentFailure } from "./retry.ts";
 import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
@@ -17,7 +17,7 @@ import {
 export interface TransportOptions {
   readonly location: S3Location;
   /** Undefined: requests are not signed. */
-  readonly credentials: Credentials | undefined;
+  readonly credentials: CredentialSource | undefined;
   readonly ca: string | undefined;
   readonly userAgent: string;
   readonly connectionsMax: number;
@@ -42,25 +42,25 @@ export interface S3Request {
 export class S3Transport {
   readonly #options: TransportOptions;
   readonly #pool: HttpPool;
-  readonly #signer: Signer | undefined;
+  #signer: Signer | undefined;
 
   constructor(options: TransportOptions) {
-    const { location, credentials, ca, connectTimeoutMs } = options;
+    const { location, ca, connectTimeoutMs } = options;
     const { host, port, tls } = location;
     this.#options = options;
     this.#pool = new HttpPool({ host, port, tls, ca, connectTimeoutMs }, options.connectionsMax);
-    this.#signer = credentials && new Signer(credentials, location.region);
   }
 
   async send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {
     const { location, silenceLimitMs } = this.#options;
     const path = `${location.basePath}/${encodeKey(request.key)}`;
     const query = canonicalQuery(request.query ?? []);
+    const signer = this.#currentSigner();
     const response = await this.#pool.exchange(
       {
         method: request.method,
         target: query === "" ? path : `${path}?${query}`,
-        headers: this.#headersOf(request, path),
+        headers: this.#headersOf(request, path, signer),
         body: request.body === undefined ? [] : [request.body],
         responseTarget: request.target,
         silenceLimitMs,
@@ -69,7 +69,8 @@ export class S3Transport {
     );
     if (response.status >= 200 && response.status < 300) return response;
     const failure = failureOf(this.#subjectOf(request), response);
-    if (isTransient(response)) throw new Failure("remote", failure.message);
+    const rotated = failure.kind === "denied" && this.#hasNewKeys(signer);
+    if (rotated || isTransient(response)) throw new Failure("remote", failure.message);
     if (failure.kind !== "remote") throw failure;
     throw new PermanentFailure(failure.message);
   }
@@ -78,7 +79,7 @@ export class S3Transport {
     this.#pool.close();
   }
 
-  #headersOf(request: S3Request, path: string): Record<string, string> {
+  #headersOf(request: S3Request, path: string, signer: Signer | undefined) {
     const { location, extraHeaders, userAgent } = this.#options;
     const headers: Record<string, string> = {
       host: location.hostHeader,
@@ -90,7 +91,7 @@ export class S3Transport {
     if (body !== undefined || method === "PUT" || method === "POST") {
       headers["content-length"] = String(body?.length ?? 0);
     }
-    if (this.#signer === undefined) return headers;
+    if (signer === undefined) return headers;
     const signable = {
       method,
       path,
@@ -98,7 +99,22 @@ export class S3Transport {
       headers,
       payloadSha256: this.#payloadHash(body),
     };
-    return this.#signer.sign(signable, Date.now());
+    return signer.sign(signable, Date.now());
+  }
+
+  /** A signer keeps the day's key of its credentials: others need another one. */
+  #currentSigner(): Signer | undefined {
+    const { credentials, location } = this.#options;
+    const current = credentials?.current();
+    if (current === undefined) return undefined;
+    if (this.#signer?.credentials !== current) {
+      this.#signer = new Signer(current, location.region);
+    }
+    return this.#signer;
+  }
+
+  #hasNewKeys(refused: Signer | undefined): boolean {
+    return refused !== undefined && this.#options.credentials?.renew(refused.credentials) === true;
   }
 
   #payloadHash(body: Uint8Array | undefined): string {

@@ -16,13 +16,13 @@ export interface Signable {
 
 /** AWS Signature Version 4, in headers. One signer per bucket: it keeps the day's key. */
 export class Signer {
-  readonly #credentials: Credentials;
+  readonly credentials: Credentials;
   readonly #region: string;
   #day = "";
   #dayKey: Buffer = Buffer.alloc(0);
 
   constructor(credentials: Credentials, region: string) {
-    this.#credentials = credentials;
+    this.credentials = credentials;
     this.#region = region;
   }
 
@@ -34,7 +34,7 @@ export class Signer {
       "x-amz-content-sha256": request.payloadSha256,
       "x-amz-date": time,
     };
-    const { sessionToken } = this.#credentials;
+    const { sessionToken } = this.credentials;
     if (sessionToken !== undefined) headers["x-amz-security-token"] = sessionToken.reveal();
     const names = Object.keys(headers).toSorted();
     const scope = `${time.slice(0, 8)}/${this.#region}/s3/aws4_request`;
@@ -49,7 +49,7 @@ export class Signer {
     ].join("\n");
     const toSign = ["AWS4-HMAC-SHA256", time, scope, sha256(canonical)].join("\n");
     const signature = hmac(this.#keyOf(time.slice(0, 8)), toSign).toString("hex");
-    const credential = `${this.#credentials.accessKeyId}/${scope}`;
+    const credential = `${this.credentials.accessKeyId}/${scope}`;
     headers["authorization"] =
       `AWS4-HMAC-SHA256 Credential=${credential}, SignedHeaders=${names.join(";")}, ` +
       `Signature=${signature}`;
@@ -58,7 +58,7 @@ export class Signer {
 
   #keyOf(day: string): Buffer {
     if (day !== this.#day) {
-      const dateKey = hmac(`AWS4${this.#credentials.secretAccessKey.reveal()}`, day);
+      const dateKey = hmac(`AWS4${this.credentials.secretAccessKey.reveal()}`, day);
       this.#dayKey = hmac(hmac(hmac(dateKey, this.#region), "s3"), "aws4_request");
       this.#day = day;
     }

@@ -103,6 +103,7 @@ describe("files of a mounted bucket", () => {
     await fs.writeFile(at("made/file"), "x");
     await assert.rejects(fs.rmdir(at("made")), code("EPERM"));
     assert((await bucket.keys()).includes("made/file"));
+    await fs.writeFile(at("made/other"), "y");
     await fs.unlink(at("made/file"));
     await assert.rejects(fs.stat(at("made/file")), code("ENOENT"));
     assert(!(await bucket.keys()).includes("made/file"));
@@ -120,9 +121,14 @@ describe("files of a mounted bucket", () => {
     await assert.rejects(fs.readFile(at("busy")), code("EPERM"));
     await assert.rejects(fs.open(at("busy"), "w"), code("EPERM"));
     await assert.rejects(fs.unlink(at("busy")), code("EPERM"));
+    await assert.rejects(fs.rename(at("busy"), at("other")), code("EPERM"));
+    await fs.utimes(at("busy"), 1, 1);
     await writing.close();
 
     await using both = await fs.open(at("busy"), "r+"); // readable, as nothing was truncated
+    await assert.rejects(fs.open(at("busy"), "w"), code("EPERM"));
+    await assert.rejects(fs.utimes(at("busy"), 1, 1), code("EPERM"));
+    await assert.rejects(fs.rename(at("made"), at("other")), code("EPERM"));
     await assert.rejects(both.write("x"), code("EBADF"));
     await assert.rejects(fs.open(at("busy"), "a"), code("EPERM"));
     const synchronous = constants.O_WRONLY | constants.O_CREAT | constants.O_SYNC;

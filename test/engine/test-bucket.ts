@@ -1,5 +1,6 @@
 import {
   CreateBucketCommand,
+  DeleteObjectCommand,
   GetObjectCommand,
   ListMultipartUploadsCommand,
   ListObjectsV2Command,
@@ -45,6 +46,10 @@ export class TestBucket implements AsyncDisposable {
   async get(key: string): Promise<Buffer> {
     const got = await this.#client.send(new GetObjectCommand({ Bucket: this.name, Key: key }));
     return Buffer.from((await got.Body?.transformToByteArray()) ?? []);
+  }
+
+  async delete(key: string): Promise<void> {
+    await this.#client.send(new DeleteObjectCommand({ Bucket: this.name, Key: key }));
   }
 
   async keys(): Promise<string[]> {

@@ -1,0 +1,184 @@
+import { Buffer } from "node:buffer";
+import type { ListedObject, ListPage, ObjectInfo } from "../s3/object-store.ts";
+import { childPathOf, isVisibleName } from "./file-name.ts";
+import type { Inode } from "./inode.ts";
+import type { InodeTable } from "./inode-table.ts";
+
+/** Fewer items than this ahead of the reader: the next page is asked for. */
+const READ_AHEAD_ITEMS = 1000;
+
+export interface ListedItem {
+  readonly name: string;
+  readonly kind: "file" | "directory";
+  /** Not in S3: there is nothing to learn about it from the listing. */
+  readonly local: boolean;
+  readonly object: ObjectInfo | undefined;
+  readonly validUntilMs: number;
+}
+
+export interface DirectorySource {
+  /** The directory's path, and what its keys begin with. */
+  readonly path: string;
+  readonly prefix: string;
+  readonly locals: readonly Inode[];
+  readonly ttlMs: number;
+  page(continuationToken: string | undefined): Promise<ListPage>;
+  hasKeysUnder(name: string): Promise<boolean>;
+}
+
+/**
+ * A directory's content, page by page as it is read; what the reader has passed is let go. The
+ * order is that of S3: by bytes of the key, so a directory stands where `name/` does.
+ * INVARIANT: no name comes twice; a directory hides a file of its name, S3 what is only local.
+ */
+export class DirectoryStream {
+  readonly #source: DirectorySource;
+  readonly #locals: { readonly key: string; readonly item: ListedItem }[];
+  #items: ListedItem[] = [];
+  #firstIndex = 0;
+  #token: string | undefined;
+  #complete = false;
+  #heldBack: ListedObject | undefined;
+  #lastPrefix = "";
+  #loading: Promise<void> | undefined;
+
+  constructor(source: DirectorySource) {
+    this.#source = source;
+    this.#locals = source.locals
+      .map(({ path, kind }) => {
+        const name = path.slice(path.lastIndexOf("/") + 1);
+        const item = { name, kind, local: true, object: undefined, validUntilMs: 0 };
+        return { key: `${name}/`, item }; // behind a file in S3 of this name, at its directory
+      })
+      .toSorted((left, right) => compareKeys(left.key, right.key));
+  }
+
+  /** Items that are in memory now. */
+  get loadedCount(): number {
+    return this.#items.length;
+  }
+
+  /** What was let go can't be read again: the caller has to begin anew. */
+  reaches(index: number): boolean {
+    return index >= this.#firstIndex;
+  }
+
+  /** Until the item is there, or the directory has ended. Lets go of all before it. */
+  async load(index: number): Promise<void> {
+    while (!this.#complete && this.item(index) === undefined) {
+      this.#letGo(index);
+      await this.#loadPage();
+    }
+    this.#letGo(index);
+    if (!this.#complete && this.#items.length < READ_AHEAD_ITEMS) {
+      this.#loadPage().catch(() => undefined); // whoever needs it asks again and is told
+    }
+  }
+
+  item(index: number): ListedItem | undefined {
+    return this.#items[index - this.#firstIndex];
+  }
+
+  /** The inode of an item, made if need be; undefined when a local one has gone meanwhile. */
+  enter(item: ListedItem, table: InodeTable): Inode | undefined {
+    const path = childPathOf(this.#source.path, item.name);
+    const known = table.current(path);
+    if (item.local || known?.upload !== undefined) return known;
+    if (known !== undefined && known.validUntilMs > item.validUntilMs) return known;
+    const inode =
+      item.object === undefined ? table.bindDirectory(path) : table.bindFile(path, item.object);
+    inode.validUntilMs = item.validUntilMs;
+    return inode;
+  }
+
+  #letGo(index: number): void {
+    const passed = Math.min(index - this.#firstIndex, this.#items.length);
+    if (passed <= 0) return;
+    this.#items = this.#items.slice(passed);
+    this.#firstIndex += passed;
+  }
+
+  #loadPage(): Promise<void> {
+    this.#loading ??= this.#addNext().finally(() => {
+      this.#loading = undefined;
+    });
+    return this.#loading;
+  }
+
+  async #addNext(): Promise<void> {
+    const validUntilMs = Date.now() + this.#source.ttlMs;
+    const page = await this.#source.page(this.#token);
+    const objects = this.#heldBack ? [this.#heldBack, ...page.objects] : [...page.objects];
+    const lastKey = maxKey(objects.at(-1)?.key ?? "", page.prefixes.at(-1) ?? "");
+    // Whether the last object is hidden by its directory is seen in the next page at the latest.
+    const isCut = page.nextToken !== undefined && objects.at(-1)?.key === lastKey;
+    const heldBack = isCut ? objects.pop() : undefined;
+    const hidden = await this.#hiddenFiles(objects, page, lastKey);
+    this.#heldBack = heldBack;
+    this.#token = page.nextToken;
+    this.#addAll(objects, page.prefixes, hidden, validUntilMs);
+    if (page.nextToken !== undefined) return;
+    for (const { item } of this.#locals) this.#items.push(item);
+    this.#complete = true;
+  }
+
+  /**
+   * Files whose name is a directory too. Most are seen in the page itself. Only for a file that
+   * the page's last key goes on from (`a` before `a-1`) the directory `a/` may be in a later page.
+   */
+  async #hiddenFiles(objects: readonly ListedObject[], page: ListPage, lastKey: string) {
+    const hidden = new Set(page.prefixes.map((prefix) => prefix.slice(0, -1)));
+    if (page.nextToken === undefined) return hidden;
+    for (const { key } of objects) {
+      if (hidden.has(key) || key === lastKey || !lastKey.startsWith(key)) continue;
+      if (compareKeys(`${key}/`, lastKey) <= 0) continue;
+      if (await this.#source.hasKeysUnder(key.slice(this.#source.prefix.length))) hidden.add(key);
+    }
+    return hidden;
+  }
+
+  #addAll(
+    objects: readonly ListedObject[],
+    prefixes: readonly string[],
+    hidden: ReadonlySet<string>,
+    validUntilMs: number,
+  ): void {
+    let next = 0;
+    const addPrefixesBefore = (key: string | undefined) => {
+      for (; next < prefixes.length; next++) {
+        const prefix = prefixes[next] ?? "";
+        if (key !== undefined && compareKeys(prefix, key) > 0) return;
+        if (prefix !== this.#lastPrefix) this.#add(prefix, undefined, validUntilMs);
+        this.#lastPrefix = prefix;
+      }
+    };
+    for (const object of objects) {
+      addPrefixesBefore(object.key);
+      if (!hidden.has(object.key)) this.#add(object.key, object, validUntilMs);
+    }
+    addPrefixesBefore(undefined);
+  }
+
+  #add(key: string, object: ListedObject | undefined, validUntilMs: number): void {
+    const rest = key.slice(this.#source.prefix.length);
+    const name = object === undefined ? rest.slice(0, -1) : rest;
+    if (!isVisibleName(name)) return;
+    const same = this.#locals.findIndex(({ item }) => item.name === name);
+    if (same !== -1) this.#locals.splice(same, 1);
+    while (this.#locals[0] !== undefined && compareKeys(this.#locals[0].key, rest) < 0) {
+      const local = this.#locals.shift();
+      if (local !== undefined) this.#items.push(local.item);
+    }
+    const kind = object === undefined ? "directory" : "file";
+    this.#items.push({ name, kind, local: false, object, validUntilMs });
+  }
+}
+
+/** As S3 sorts: by UTF-8 bytes, which is not the order of JavaScript's strings. */
+function compareKeys(left: string, right: string): number {
+  return Buffer.compare(Buffer.from(left), Buffer.from(right));
+}
+
+function maxKey(left: string, right: string): string {
+  return compareKeys(left, right) > 0 ? left : right;
+}

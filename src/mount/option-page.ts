@@ -1,0 +1,95 @@
+import { EXIT_STATUS } from "./exit-status.ts";
+import { OPTIONS } from "./option-table.ts";
+import type { OptionSpec } from "./option-table.ts";
+
+const ENVIRONMENT: readonly (readonly [name: string, says: string])[] = [
+  [
+    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN",
+    "keys, unless --profile is given",
+  ],
+  ["AWS_PROFILE", "profile of the shared files (default)"],
+  ["AWS_SHARED_CREDENTIALS_FILE", "file of keys (~/.aws/credentials)"],
+  ["AWS_CONFIG_FILE", "looked at next (~/.aws/config)"],
+  ["AWS_REGION, AWS_DEFAULT_REGION", "region, unless --region is given"],
+  ["AWS_ENDPOINT_URL, AWS_CA_BUNDLE", "as the options of these names"],
+  ["AWS_MAX_ATTEMPTS", "tries of one request, 1 to 9999 (10), within 60 s"],
+];
+
+/** What --help prints. */
+export function usage(): string {
+  const lines = [
+    "usage: s3csi mount BUCKET DIRECTORY [options]",
+    "",
+    "Serves an S3 bucket (NAME or s3://NAME/PREFIX/) as a directory until it is unmounted.",
+    "A DIRECTORY of the form /dev/fd/N is a FUSE connection that was opened and mounted before.",
+  ];
+  for (const [group, options] of groups()) {
+    lines.push("", `${group}:`);
+    for (const [name, spec] of options) {
+      const short = spec.short === undefined ? "   " : `-${spec.short},`;
+      lines.push(`  ${short} --${nameAndArgument(name, spec).padEnd(32)} ${spec.help}`);
+    }
+  }
+  lines.push("", "Environment:");
+  for (const [name, says] of ENVIRONMENT) lines.push(`  ${name}: ${says}`);
+  return [...lines, ""].join("\n").replaceAll("`", "");
+}
+
+/** docs/options.md. */
+export function optionPage(): string {
+  const sections = [
+    "# Options of `s3csi mount`",
+    "",
+    "`s3csi mount BUCKET DIRECTORY [options]`, and a volume's `mountOptions`. Made by",
+    "`make gen` from `src/mount/option-table.ts`; names and meanings are mount-s3's. In brackets:",
+    "the variable that is used when the option is not given, and the default. An unknown option or",
+    "a wrong value is an error that names it.",
+  ];
+  for (const [group, options] of groups()) {
+    const rows = options.map(([name, spec]) => [`\`${shown(name, spec)}\``, spec.help]);
+    sections.push("", `## ${group}`, "", ...table(["Option", "Meaning"], rows));
+  }
+  const variables = ENVIRONMENT.map(([names, says]) => [codes(names), says]);
+  sections.push("", "## Environment", "", ...table(["Variable", "Meaning"], variables), "");
+  sections.push(
+    "Files of keys are read again when they change, and when S3 refuses the keys. Nobody else is",
+    "asked for keys: not a metadata service, not a program, not a sign-on.",
+  );
+  const statuses = Object.values(EXIT_STATUS).map(({ status, says }) => [String(status), says]);
+  sections.push("", "## Exit status", "", ...table(["Status", "Meaning"], statuses), "");
+  sections.push("A failed start says why in one line on stderr.", "");
+  return sections.join("\n");
+}
+
+function groups(): Map<string, [name: string, spec: OptionSpec][]> {
+  const found = new Map<string, [string, OptionSpec][]>();
+  for (const [name, spec] of OPTIONS) {
+    const options = found.get(spec.group) ?? [];
+    options.push([name, spec]);
+    found.set(spec.group, options);
+  }
+  return found;
+}
+
+function shown(name: string, spec: OptionSpec): string {
+  const short = spec.short === undefined ? "" : `-${spec.short}, `;
+  return `${short}--${nameAndArgument(name, spec)}`;
+}
+
+function nameAndArgument(name: string, { argument }: OptionSpec): string {
+  return argument === undefined ? name : `${name} ${argument}`;
+}
+
+function codes(names: string): string {
+  return names.replace(/[A-Z_]+/g, (name) => `\`${name}\``);
+}
+
+/** As the formatter wants it: columns of equal width. */
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  const widths = head.map((title, column) =>
+    Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  const line = (cells: readonly string[]) =>
+    `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
+  return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)];
+}
