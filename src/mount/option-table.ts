@@ -39,7 +39,7 @@ export const OPTION_TABLE = {
   "storage-class": value("storage class of new objects"),
   sse: value("encryption of new objects: aws:kms, aws:kms:dsse or AES256"),
   "sse-kms-key-id": value("key ARN for aws:kms and aws:kms:dsse"),
-  "upload-checksums": value("off: do not sign the content of uploads"),
+  "upload-checksums": value("of uploads: crc32 (default), crc32c, sha256 or off"),
   "no-sign-request": flag("anonymous requests"),
   "read-only": flag("refuse all changes"),
   "allow-delete": flag("allow files to be deleted"),
