@@ -56,11 +56,11 @@ tools: $(node) ## build the programs of the test stack into the cache
 clean: ## remove what was built here; the shared cache stays
 	rm -rf build node_modules
 
-# Node and all packages, by the lock file. The system's npm is only needed here. Not `npm ci`: it
-# wants an entry for every optional package of every platform, and mirrors need not carry them all.
+# Node and all packages, by the lock file. The system's npm is only needed here.
+# On stderr: the stdout of `make up` is for a shell to read.
 $(node): package.json package-lock.json .npmrc
-	@command -v npm >/dev/null || { echo "error: npm is needed once, to fetch the pinned Node"; exit 1; }
-	@echo "  fetching Node and packages by the lock file"
-	@npm install --no-save --no-progress --loglevel=error
+	@command -v npm >/dev/null || { echo "error: npm is needed once, to fetch the pinned Node" >&2; exit 1; }
+	@echo "  fetching Node and packages by the lock file" >&2
+	@npm ci --no-progress --loglevel=error >&2
 	@touch $@
-	@$@ --version >/dev/null || { echo "error: the pinned Node does not start; is libatomic1 installed?"; exit 1; }
+	@$@ --version >/dev/null || { echo "error: the pinned Node does not start; is libatomic1 installed?" >&2; exit 1; }

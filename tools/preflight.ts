@@ -1,4 +1,4 @@
 import { toolMain } from "./progress.ts";
-import { checkHost } from "./stack/cluster.ts";
+import { checkHost } from "./stack/check-host.ts";
 
 await toolMain(async () => checkHost());

@@ -111,13 +111,14 @@ function goBinaryNameOf(importPath: string): string {
 
 async function goVersion(): Promise<string> {
   const needed = GO_NEEDED.join(".");
-  const version = await run("go", ["env", "GOVERSION"]).catch((error: unknown) => {
+  const printed = await run("go", ["env", "GOVERSION"]).catch((error: unknown) => {
     if (!(error instanceof ToolError)) throw error;
     throw new ToolError(`Go ${needed} or newer is needed to build the test stack: no "go" in PATH`);
   });
+  const version = printed.trim();
   const [, major = "0", minor = "0"] = /^go(\d+)\.(\d+)/.exec(version) ?? [];
   const newEnough = Number(major) > GO_NEEDED[0] || Number(minor) >= GO_NEEDED[1];
-  if (newEnough) return version.trim();
+  if (newEnough) return version;
   throw new ToolError(`Go ${needed} or newer is needed to build the test stack: found ${version}`);
 }
 

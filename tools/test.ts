@@ -1,100 +1,116 @@
 import { globSync } from "node:fs";
+import { resolve } from "node:path";
 import { run } from "node:test";
 import type { EventData } from "node:test";
-import { seconds, toolMain } from "./progress.ts";
+import { ToolError, seconds, toolMain } from "./progress.ts";
 
 /** Pure tests need nothing but Node; stack tests start real servers, most of them as root. */
+const PURE = ["src/**/*.test.ts", "tools/**/*.test.ts", "test/*.test.ts", "test/sim/**/*.test.ts"];
 const KINDS = {
-  pure: ["src/**/*.test.ts", "test/*.test.ts"],
-  stack: ["test/*/**/*.test.ts"],
+  pure: { files: () => globSync(PURE), atOnce: 2, limitMs: 60_000 },
+  stack: {
+    files: () => globSync("test/*/**/*.test.ts", { exclude: PURE }),
+    atOnce: 1, // clusters spoil each other's timing
+    limitMs: 900_000,
+  },
 };
 type Kind = keyof typeof KINDS;
 
-const PURE_AT_ONCE = 2;
-const FILE_LIMIT_MS = { pure: 60_000, stack: 900_000 } satisfies Record<Kind, number>;
-
-interface Counts {
-  passed: number;
-  failed: number;
-  skipped: number;
-}
+/** A process that is still there so long after its last test was due is killed. */
+const END_LIMIT_MS = 10_000;
 
 interface FileReport {
   durationMs: number;
-  readonly counts: Counts;
+  passed: number;
+  skipped: number;
   readonly failures: string[];
   readonly output: string[];
 }
 
-/** Runs the files of one kind and prints a line for each; what failed is printed in full. */
-async function runKind(kind: Kind, only: readonly string[]): Promise<Counts> {
-  const all = KINDS[kind].flatMap((pattern) => globSync(pattern)).toSorted();
-  const files = only.length === 0 ? all : all.filter((file) => only.some((o) => file.includes(o)));
-  const total: Counts = { passed: 0, failed: 0, skipped: 0 };
-  if (files.length === 0) return total;
-  process.stdout.write(`${kind} tests: ${files.length} files\n`);
-  const reports = new Map<string, FileReport>();
-  const reportOf = (file: string) => {
-    const report = reports.get(file) ?? newReport();
-    reports.set(file, report);
-    return report;
-  };
-  const concurrency = kind === "pure" ? PURE_AT_ONCE : 1; // clusters spoil each other's timing
-  const stream = run({ files, concurrency, timeout: FILE_LIMIT_MS[kind] });
-  stream.on("test:pass", (event) => count(event, reportOf(event.file ?? ""), "passed"));
-  stream.on("test:fail", (event) => count(event, reportOf(event.file ?? ""), "failed"));
-  for (const type of ["test:stdout", "test:stderr"] as const) {
-    stream.on(type, (event) => reportOf(event.file).output.push(event.message));
+/** Runs one file in a process of its own. However that process ends, the report tells. */
+async function runFile(file: string, limitMs: number): Promise<FileReport> {
+  const report: FileReport = { durationMs: 0, passed: 0, skipped: 0, failures: [], output: [] };
+  const signal = AbortSignal.timeout(limitMs + END_LIMIT_MS);
+  const stream = run({ files: [file], timeout: limitMs, signal });
+  stream.on("test:pass", (event) => notePass(file, event, report));
+  stream.on("test:fail", (event) => noteFailure(file, event, report));
+  for (const type of ["test:stdout", "test:stderr", "test:diagnostic"] as const) {
+    stream.on(type, ({ file: from, message }) => {
+      if (from !== undefined) report.output.push(message); // without a file: the run's statistics
+    });
   }
-  stream.on("test:summary", (summary) => {
-    if (summary.file !== undefined) printFile(summary.file, reportOf(summary.file), kind, total);
-  });
   for await (const _ of stream) continue;
-  return total;
+  return report;
 }
 
-function newReport(): FileReport {
-  const counts = { passed: 0, failed: 0, skipped: 0 };
-  return { durationMs: 0, counts, failures: [], output: [] };
-}
+/** Node reports a file as a test of its own when its process told of no test, or ended badly. */
+const isFile = (file: string, { name }: { name: string }) => resolve(name) === resolve(file);
 
-type Ended = EventData.TestPass | EventData.TestFail;
-
-function count(event: Ended, report: FileReport, result: "passed" | "failed"): void {
+function notePass(file: string, event: EventData.TestPass, report: FileReport): void {
+  if (isFile(file, event)) {
+    report.failures.push("FAILED: the process ended without a word on any test");
+    return;
+  }
   if (event.nesting === 0) report.durationMs += event.details.duration_ms;
   if (event.details.type === "suite") return;
-  if (event.skip !== undefined || event.todo !== undefined) report.counts.skipped += 1;
-  else report.counts[result] += 1;
-  if (result === "passed") return;
-  const { error } = event.details as EventData.TestFail["details"];
-  const reason = error.cause instanceof Error ? error.cause.stack : error.message;
-  report.failures.push(`FAILED: ${event.name}
-${reason}`);
+  if (event.skip !== undefined || event.todo !== undefined) report.skipped += 1;
+  else report.passed += 1;
 }
 
-function printFile(file: string, report: FileReport, kind: Kind, total: Counts): void {
-  for (const key of ["passed", "failed", "skipped"] as const) total[key] += report.counts[key];
-  const { passed, failed } = report.counts;
-  const name = file.startsWith(process.cwd()) ? file.slice(process.cwd().length + 1) : file;
+function noteFailure(file: string, event: EventData.TestFail, report: FileReport): void {
+  const { error, duration_ms: durationMs, type } = event.details;
+  if (event.nesting === 0) report.durationMs += durationMs;
+  if (type === "suite" && report.failures.length > 0) return; // its tests have told already
+  const reason = error.cause instanceof Error ? error.cause.stack : error.message;
+  const name = isFile(file, event) ? "the process of this file failed" : event.name;
+  report.failures.push(`FAILED: ${name}\n${reason}`);
+}
+
+function printFile(file: string, report: FileReport, kind: Kind): void {
+  const { passed, failures, output } = report;
   const took = seconds(report.durationMs);
-  if (failed > 0) {
-    process.stdout.write(`  FAILED ${name}: ${passed} passed, ${failed} failed (${took})\n`);
-    process.stdout.write(`${report.output.join("")}\n${report.failures.join("\n\n")}\n`);
+  if (failures.length > 0) {
+    process.stdout.write(
+      `  FAILED ${file}: ${passed} passed, ${failures.length} failed (${took})\n`,
+    );
+    process.stdout.write(`${output.join("")}\n${failures.join("\n\n")}\n`);
   } else if (kind === "stack") {
-    process.stdout.write(`  ok ${name}: ${passed} tests (${took})\n`);
+    process.stdout.write(`  ok ${file}: ${passed} tests (${took})\n`);
   }
+}
+
+/** Runs the files of one kind and prints a line for each; what failed is printed in full. */
+async function runKind(kind: Kind, only: readonly string[]): Promise<FileReport[]> {
+  const { files, atOnce, limitMs } = KINDS[kind];
+  const wanted = (file: string) => only.length === 0 || only.some((part) => file.includes(part));
+  const left = files().toSorted().filter(wanted);
+  if (left.length > 0) process.stdout.write(`${kind} tests: ${left.length} files\n`);
+  const reports: FileReport[] = [];
+  const worker = async () => {
+    for (let file = left.shift(); file !== undefined; file = left.shift()) {
+      const report = await runFile(file, limitMs);
+      printFile(file, report, kind);
+      reports.push(report);
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, worker));
+  return reports;
 }
 
 await toolMain(async () => {
   const [kinds = "pure", ...only] = process.argv.slice(2);
   const startedMs = performance.now();
-  const sum: Counts = { passed: 0, failed: 0, skipped: 0 };
-  for (const kind of kinds.split(",") as Kind[]) {
-    const counts = await runKind(kind, only);
-    for (const key of ["passed", "failed", "skipped"] as const) sum[key] += counts[key];
+  let [passed, failed, skipped] = [0, 0, 0];
+  for (const kind of kinds.split(",")) {
+    if (!Object.hasOwn(KINDS, kind)) throw new ToolError(`no tests of the kind ${kind}`);
+    for (const report of await runKind(kind as Kind, only)) {
+      passed += report.passed;
+      failed += report.failures.length;
+      skipped += report.skipped;
+    }
   }
-  const skipped = sum.skipped > 0 ? `, ${sum.skipped} skipped` : "";
   process.stdout.write(`in ${seconds(performance.now() - startedMs)}\n`);
-  process.stdout.write(`${sum.passed} passed, ${sum.failed} failed${skipped}\n`);
-  if (sum.failed > 0 || sum.passed === 0) process.exitCode = 1;
+  process.stdout.write(`${passed} passed, ${failed} failed`);
+  process.stdout.write(skipped > 0 ? `, ${skipped} skipped\n` : "\n");
+  if (failed > 0 || passed === 0) process.exitCode = 1;
 });

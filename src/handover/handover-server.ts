@@ -1,7 +1,10 @@
 import { closeSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
+import { SystemError } from "../sys/libc.ts";
+import { FOREVER_MS } from "../sys/poll.ts";
 import {
+  DESCRIPTORS_MAX,
   acceptUnix,
   listenUnix,
   peerCredentialsOf,
@@ -15,10 +18,11 @@ import {
   MESSAGE_BYTES_MAX,
   decodeLine,
   encodeLine,
+  failedAnswer,
 } from "./messages.ts";
 import type { HandoverAnswer } from "./messages.ts";
 
-const FOREVER_MS = -1;
+const GONE: ReadonlySet<string> = new Set(["EAGAIN", "ECONNABORTED", "EINTR"]);
 
 /** Answers one request. The descriptors are the handler's: it closes what it does not keep. */
 export type Handler = (request: HandoverRequest, fds: readonly number[]) => Promise<HandoverAnswer>;
@@ -28,8 +32,9 @@ export async function serveHandover(path: string, handle: Handler, log: Log): Pr
   const listener = listenUnix(path);
   log.info({ path }, "waiting for a mount");
   for (;;) {
-    await untilReadable(listener, FOREVER_MS);
-    const connection = acceptUnix(listener);
+    if (!(await untilReadable(listener, FOREVER_MS))) continue;
+    const connection = acceptIfThere(listener);
+    if (connection === undefined) continue;
     const { uid, pid } = peerCredentialsOf(connection);
     if (uid === 0) void converse(connection, handle, log);
     else {
@@ -39,23 +44,38 @@ export async function serveHandover(path: string, handle: Handler, log: Log): Pr
   }
 }
 
+/** A peer that left while it waited is nobody's fault, and no reason to end. */
+function acceptIfThere(listener: number): number | undefined {
+  try {
+    return acceptUnix(listener);
+  } catch (error) {
+    const gone = error instanceof SystemError && GONE.has(error.code);
+    if (gone) return undefined;
+    throw error;
+  }
+}
+
 async function converse(connection: number, handle: Handler, log: Log): Promise<void> {
   const lines = new LineBuffer();
+  /** They come with the first bytes of a line, which may be complete only later. */
+  let waiting: number[] = [];
   try {
     for (;;) {
-      await untilReadable(connection, FOREVER_MS);
+      if (!(await untilReadable(connection, FOREVER_MS))) continue;
       const { bytes, fds } = receiveWithFds(connection, MESSAGE_BYTES_MAX);
       if (bytes.length === 0) return;
-      const requests = [...lines.add(bytes)];
-      if (requests.length === 0) for (const fd of fds) closeSync(fd);
-      for (const [index, line] of requests.entries()) {
-        const answer = await answerTo(line, index === 0 ? fds : [], handle);
-        sendWithFds(connection, encodeLine(answer), []);
+      waiting.push(...fds);
+      if (waiting.length > DESCRIPTORS_MAX) throw new Failure("invalid", "too many descriptors");
+      for (const line of lines.add(bytes)) {
+        const brought = waiting;
+        waiting = [];
+        sendWithFds(connection, encodeLine(await answerTo(line, brought, handle)), []);
       }
     }
   } catch (error) {
     log.warn({ err: error }, "a conversation with the node service broke off");
   } finally {
+    for (const fd of waiting) closeSync(fd);
     closeSync(connection);
   }
 }
@@ -66,9 +86,18 @@ async function answerTo(
   handle: Handler,
 ): Promise<HandoverAnswer> {
   try {
-    return await handle(decodeLine(HandoverRequest, line), fds);
+    return await handle(requestOf(line, fds), fds);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    return { did: "failed", kind: error.kind, message: error.message };
+    return failedAnswer(error);
+  }
+}
+
+function requestOf(line: string, fds: readonly number[]): HandoverRequest {
+  try {
+    return decodeLine(HandoverRequest, line);
+  } catch (error) {
+    for (const fd of fds) closeSync(fd); // no handler will
+    throw error;
   }
 }

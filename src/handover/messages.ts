@@ -1,5 +1,7 @@
+import { StringDecoder } from "node:string_decoder";
 import * as z from "zod";
 import { Failure } from "../base/failure.ts";
+import type { FailureKind } from "../base/failure.ts";
 import { parse } from "../base/parse.ts";
 
 /** The socket's name in the directory that node service and Mountpoint Pod share. */
@@ -11,7 +13,8 @@ export const MESSAGE_BYTES_MAX = 64 * 1024;
 /** What a mount request brings along, in this order. */
 export const DESCRIPTORS = ["fuse", "slots"] as const;
 
-const KINDS = [
+/** A failure keeps its kind from the engine to the kubelet. */
+export const KINDS = [
   "invalid",
   "absent",
   "conflict",
@@ -21,7 +24,11 @@ const KINDS = [
   "busy",
   "timeout",
   "remote",
-] as const;
+] as const satisfies readonly FailureKind[];
+const REASON_CHARACTERS_MAX = 4096;
+
+/** A word of a command line or environment: the kernel ends it at the first NUL. */
+const Word = z.string().refine((text) => !text.includes("\0"), "holds a NUL character");
 
 export const Credentials = z.strictObject({
   accessKeyId: z.string().min(1),
@@ -34,10 +41,11 @@ export type Credentials = z.infer<typeof Credentials>;
 export const HandoverRequest = z.discriminatedUnion("do", [
   z.strictObject({
     do: z.literal("mount"),
-    bucket: z.string().min(1),
-    /** Options of `s3csi mount`, one word each. */
-    args: z.array(z.string()),
-    env: z.record(z.string(), z.string()),
+    bucket: Word.min(1),
+    /** Options of `s3csi mount`, one word each: whatever is no option is refused by the engine. */
+    args: z.array(Word),
+    /** Settings of the engine alone: nothing here may change how its process is started. */
+    env: z.record(z.string().regex(/^AWS_[A-Z_]+$/), Word),
     /** Over the socket only: no file, no environment, no pod spec ever holds them. */
     credentials: Credentials.nullable(),
   }),
@@ -50,10 +58,19 @@ export type MountRequest = Extract<HandoverRequest, { do: "mount" }>;
 /** Mounter to node service. */
 export const HandoverAnswer = z.discriminatedUnion("did", [
   z.strictObject({ did: z.literal("ready") }),
-  z.strictObject({ did: z.literal("failed"), kind: z.enum(KINDS), message: z.string().max(4096) }),
+  z.strictObject({
+    did: z.literal("failed"),
+    kind: z.enum(KINDS),
+    message: z.string().max(REASON_CHARACTERS_MAX),
+  }),
   z.strictObject({ did: z.literal("finished") }),
 ]);
 export type HandoverAnswer = z.infer<typeof HandoverAnswer>;
+
+/** A failure as it travels: its reason is for people, and cut where it would not fit. */
+export function failedAnswer({ kind, message }: Failure): HandoverAnswer {
+  return { did: "failed", kind, message: message.slice(0, REASON_CHARACTERS_MAX) };
+}
 
 export function encodeLine(message: HandoverRequest | HandoverAnswer): Buffer {
   const line = Buffer.from(`${JSON.stringify(message)}\n`);
@@ -67,27 +84,27 @@ export function decodeLine<T>(schema: z.ZodType<T>, line: string): T {
   let value: unknown;
   try {
     value = JSON.parse(line);
-  } catch (error) {
-    throw new Failure("invalid", "the peer sent a line that is not JSON", error);
+  } catch {
+    // Without its cause, which quotes the line: that may hold a key.
+    throw new Failure("invalid", "the peer sent a line that is not JSON");
   }
   return parse(schema, value);
 }
 
-/** Cuts a stream into lines, and refuses one that never ends. */
+/** Cuts a stream into lines, wherever the chunks end, and refuses a line that is too long. */
 export class LineBuffer {
+  readonly #decoder = new StringDecoder("utf8"); // a chunk may end within a character
   #rest = "";
 
   *add(bytes: Buffer): Generator<string, void, undefined> {
-    this.#rest += bytes.toString("utf8");
-    for (;;) {
-      const end = this.#rest.indexOf("\n");
-      if (end === -1) break;
-      const line = this.#rest.slice(0, end);
-      this.#rest = this.#rest.slice(end + 1);
-      yield line;
-    }
-    if (this.#rest.length > MESSAGE_BYTES_MAX) {
-      throw new Failure("invalid", "the peer sent a line without an end");
-    }
+    const lines = (this.#rest + this.#decoder.write(bytes)).split("\n");
+    this.#rest = lines.pop() ?? "";
+    for (const line of lines) yield checkLength(line);
+    checkLength(this.#rest);
   }
+}
+
+function checkLength(line: string): string {
+  if (line.length <= MESSAGE_BYTES_MAX) return line;
+  throw new Failure("invalid", `the peer sent a line of more than ${MESSAGE_BYTES_MAX} bytes`);
 }

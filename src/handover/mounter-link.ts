@@ -1,9 +1,14 @@
+import { closeSync } from "node:fs";
 import { Socket } from "node:net";
 import { Failure } from "../base/failure.ts";
+import { SystemError } from "../sys/libc.ts";
 import { connectUnix, peerCredentialsOf, sendWithFds } from "../sys/unix-socket.ts";
 import type { PeerCredentials } from "../sys/unix-socket.ts";
 import { HandoverAnswer, LineBuffer, decodeLine, encodeLine } from "./messages.ts";
 import type { HandoverRequest, MountRequest } from "./messages.ts";
+
+/** What is quoted of a peer that breaks the protocol: its words end up in a pod's events. */
+const REASON_CHARACTERS_MAX = 300;
 
 /** The node service's end. The peer is a pod that may be hostile: nothing it says names a mount. */
 export class MounterLink implements Disposable {
@@ -15,18 +20,23 @@ export class MounterLink implements Disposable {
   /** `accept` throws when the peer is not who it should be. */
   constructor(socketPath: string, accept: (peer: PeerCredentials) => void) {
     this.#fd = connectUnix(socketPath);
-    this.#socket = new Socket({ fd: this.#fd, readable: true, writable: true });
+    try {
+      accept(peerCredentialsOf(this.#fd));
+      this.#socket = new Socket({ fd: this.#fd, readable: true, writable: true });
+    } catch (error) {
+      closeSync(this.#fd);
+      throw error;
+    }
     this.#socket.on("error", () => {}); // "close" follows and tells
     this.#socket.once("close", () => {
       this.#close(new Failure("remote", "the mounter closed the connection"));
     });
     this.#listen();
-    try {
-      accept(peerCredentialsOf(this.#fd));
-    } catch (error) {
-      this.#socket.destroy();
-      throw error;
-    }
+  }
+
+  /** False: the mounter has ended, or has broken the protocol. */
+  get isOpen(): boolean {
+    return this.#closed === undefined;
   }
 
   /** Resolves when the engine serves; a Failure says why it does not. The fds stay the caller's. */
@@ -56,12 +66,13 @@ export class MounterLink implements Disposable {
       throw new Failure("busy", "the mounter is being asked already");
     if (this.#closed !== undefined) throw this.#closed;
     const waiting = Promise.withResolvers<HandoverAnswer>();
-    const abort = () => waiting.reject(signal.reason);
+    // An answer that comes late would be taken for the next one's: the connection is over.
+    const abort = () => this.#end(new Failure("timeout", "the mounter did not answer in time"));
     signal.addEventListener("abort", abort, { once: true });
     this.#waiting = waiting;
     try {
-      signal.throwIfAborted();
-      sendWithFds(this.#fd, encodeLine(request), fds);
+      if (signal.aborted) abort();
+      else this.#send(request, fds);
       return await waiting.promise;
     } finally {
       signal.removeEventListener("abort", abort);
@@ -69,19 +80,38 @@ export class MounterLink implements Disposable {
     }
   }
 
+  #send(request: HandoverRequest, fds: readonly number[]): void {
+    try {
+      sendWithFds(this.#fd, encodeLine(request), fds);
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      this.#end(new Failure("remote", `the mounter takes no request: ${error.code}`, error));
+    }
+  }
+
   #listen(): void {
     const lines = new LineBuffer();
     this.#socket.on("data", (bytes: Buffer) => {
       try {
-        for (const line of lines.add(bytes)) {
-          this.#waiting?.resolve(decodeLine(HandoverAnswer, line));
-        }
+        for (const line of lines.add(bytes)) this.#take(decodeLine(HandoverAnswer, line));
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
-        this.#close(new Failure("remote", `the mounter broke the protocol: ${reason}`, error));
-        this.#socket.destroy();
+        const said = reason.slice(0, REASON_CHARACTERS_MAX);
+        this.#end(new Failure("remote", `the mounter broke the protocol: ${said}`));
       }
     });
+  }
+
+  /** Who talks without being asked is not listened to, or could keep this process busy. */
+  #take(answer: HandoverAnswer): void {
+    if (this.#waiting === undefined) throw new Failure("invalid", "an answer without a question");
+    this.#waiting.resolve(answer);
+    this.#waiting = undefined;
+  }
+
+  #end(reason: Failure): void {
+    this.#close(reason);
+    this.#socket.destroy();
   }
 
   #close(reason: Failure): void {

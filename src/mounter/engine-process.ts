@@ -2,15 +2,21 @@ import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import * as z from "zod";
 import { Failure } from "../base/failure.ts";
-import type { HandoverAnswer, MountRequest } from "../handover/messages.ts";
-import { HandoverAnswer as Answer } from "../handover/messages.ts";
+import type { Environment } from "../base/flags.ts";
+import { KINDS } from "../handover/messages.ts";
+import type { MountRequest } from "../handover/messages.ts";
 
 /** Where the child finds what it inherits; 0 to 2 are the usual ones. */
 const FUSE_FD = 3;
 const SLOTS_FD = 4;
+const KILLED = 128;
 const POOL_THREADS = "12"; // those that wait in read(2) on the device, and some for the replies
 
-const Told = z.custom<HandoverAnswer>((value) => Answer.safeParse(value).success);
+/** As its own words come: they are cut to what the socket carries only where they go on. */
+const Told = z.union([
+  z.object({ did: z.enum(["ready", "finished"]) }),
+  z.object({ did: z.literal("failed"), kind: z.enum(KINDS), message: z.string() }),
+]);
 
 /** One engine: a child process that holds the descriptors and serves the bucket. */
 export class EngineProcess {
@@ -21,14 +27,16 @@ export class EngineProcess {
 
   /** The descriptors are inherited: the caller may close its own afterwards. */
   constructor(request: MountRequest, fds: { readonly fuse: number; readonly slots: number }) {
+    // The bundle, or its source: no word after it is ever Node's.
     const [, program = ""] = process.argv;
     const args = [program, "mount", request.bucket, `/dev/fd/${FUSE_FD}`, ...request.args];
     this.#child = spawn(process.execPath, args, {
-      env: { ...request.env, UV_THREADPOOL_SIZE: POOL_THREADS },
+      env: environmentOf(request, process.env),
       stdio: ["ignore", "inherit", "inherit", fds.fuse, fds.slots, "ipc"],
     });
     this.ended = new Promise((resolve) => {
-      this.#child.once("exit", (code, signal) => resolve(code ?? (signal === null ? 1 : 128)));
+      // "close", not "exit": only then has everything that it told arrived.
+      this.#child.once("close", (code) => resolve(code ?? KILLED));
       this.#child.once("error", () => resolve(1));
     });
     this.#ready.promise.catch(() => {}); // whoever waits for it hears of it
@@ -49,6 +57,11 @@ export class EngineProcess {
     this.#tell({ do: "finish" });
   }
 
+  /** Ends it for certain: for one that serves nothing. */
+  kill(): void {
+    this.#child.kill("SIGKILL");
+  }
+
   #tell(message: object): void {
     if (this.#child.connected) this.#child.send(message, () => {});
   }
@@ -61,4 +74,17 @@ export class EngineProcess {
       this.#ready.reject(new Failure(told.data.kind, told.data.message));
     }
   }
+}
+
+/**
+ * What the engine's process may know: its settings, and the CAs that an administrator has given to
+ * the pod. Nothing else is inherited, such as a variable that changes how Node starts.
+ */
+export function environmentOf({ env }: MountRequest, own: Environment): Environment {
+  const authorities = own["NODE_EXTRA_CA_CERTS"];
+  return {
+    ...env,
+    ...(authorities === undefined ? {} : { NODE_EXTRA_CA_CERTS: authorities }),
+    UV_THREADPOOL_SIZE: POOL_THREADS,
+  };
 }

@@ -15,6 +15,8 @@ export class Mounter {
   readonly #log: Log;
   readonly #over = Promise.withResolvers<number>();
   #engine: EngineProcess | undefined;
+  #serving = false;
+  #leaving = false;
 
   constructor(log: Log) {
     this.#log = log;
@@ -34,38 +36,36 @@ export class Mounter {
    * A pod is told to end before its workloads have: without an engine it can, with one it stays.
    */
   terminate(): void {
-    if (this.#engine === undefined) this.#over.resolve(0);
+    this.#leaving = true;
+    if (this.#engine === undefined) this.#end(0);
     else this.#log.info("told to end: staying until the mount is let go");
   }
 
   async #handle(request: HandoverRequest, fds: readonly number[]): Promise<HandoverAnswer> {
-    switch (request.do) {
-      case "mount":
-        return this.#mount(request, fds);
-      case "finish":
-        return this.#finish();
-      default:
-        return request satisfies never;
-    }
-  }
-
-  async #mount(request: MountRequest, fds: readonly number[]): Promise<HandoverAnswer> {
     try {
-      const [fuse, slots] = fds;
-      if (fuse === undefined || slots === undefined || fds.length !== DESCRIPTORS.length) {
-        throw new Failure(
-          "invalid",
-          `${fds.length} descriptors came, not ${DESCRIPTORS.join(", ")}`,
-        );
+      switch (request.do) {
+        case "mount":
+          return await this.#mount(request, fds);
+        case "finish":
+          return await this.#finish();
+        default:
+          return request satisfies never;
       }
-      if (this.#engine !== undefined) throw new Failure("busy", "this pod serves a mount already");
-      const engine = new EngineProcess(request, { fuse, slots });
-      this.#engine = engine;
-      await this.#started(engine);
     } finally {
       // An engine that can't resume must be the only holder: its death then ends the connection.
       for (const fd of fds) closeSync(fd);
     }
+  }
+
+  async #mount(request: MountRequest, fds: readonly number[]): Promise<HandoverAnswer> {
+    const [fuse, slots] = fds;
+    if (fuse === undefined || slots === undefined || fds.length !== DESCRIPTORS.length) {
+      throw new Failure("invalid", `${fds.length} descriptors came, not ${DESCRIPTORS.join(", ")}`);
+    }
+    if (this.#engine !== undefined) throw new Failure("busy", "this pod serves a mount already");
+    const engine = new EngineProcess(request, { fuse, slots });
+    this.#engine = engine;
+    await this.#started(engine);
     return { did: "ready" };
   }
 
@@ -74,10 +74,13 @@ export class Mounter {
     try {
       await engine.ready;
     } catch (error) {
+      engine.kill();
       await engine.ended;
       this.#engine = undefined;
+      if (this.#leaving) this.#end(0);
       throw error;
     }
+    this.#serving = true;
     void engine.ended.then((code) => {
       this.#log.info({ code }, "the engine ended");
       this.#end(code);
@@ -85,11 +88,20 @@ export class Mounter {
   }
 
   async #finish(): Promise<HandoverAnswer> {
-    this.#engine?.finish();
-    const code = (await this.#engine?.ended) ?? 0;
+    const code = await this.#stopped();
     this.#end(code);
     if (code === 0) return { did: "finished" };
     return { did: "failed", kind: "remote", message: `the engine ended with ${code}` };
+  }
+
+  /** An engine that never served has acknowledged nothing: there is nothing to wait for. */
+  async #stopped(): Promise<number> {
+    const engine = this.#engine;
+    if (engine === undefined) return 0;
+    if (this.#serving) engine.finish();
+    else engine.kill();
+    const code = await engine.ended;
+    return this.#serving ? code : 0;
   }
 
   /** In a later turn: an answer that says so is on its way before the process ends. */

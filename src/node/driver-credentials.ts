@@ -31,7 +31,7 @@ function fromSecret(secrets: Readonly<Record<string, string>>): Credentials {
 
 function fromEnvironment(env: Environment): Credentials {
   const { AWS_ACCESS_KEY_ID: id = "", AWS_SECRET_ACCESS_KEY: key = "" } = env;
-  if (id === "" || key === "") {
+  if (id.trim() === "" || key.trim() === "") {
     throw new Failure(
       "refused",
       "the driver has no credentials: create the Secret that the chart's s3CredentialSecret " +

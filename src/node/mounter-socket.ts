@@ -8,6 +8,10 @@ import type { Place } from "../sys/beneath.ts";
 import { SystemError } from "../sys/libc.ts";
 import type { PeerCredentials } from "../sys/unix-socket.ts";
 
+/** A link, or a file in place of a directory: nobody but the pod puts those there. */
+const SWAPPED: ReadonlySet<string> = new Set(["ELOOP", "ENOTDIR"]);
+/** Nobody listens any more, or the listener died while we asked who it is. */
+const GONE: ReadonlySet<string> = new Set(["ECONNREFUSED", "ENOENT", "ESRCH"]);
 const COMM_VOLUME = ["volumes", "kubernetes.io~empty-dir", "comm"];
 
 /**
@@ -21,10 +25,23 @@ export async function untilMounter(
   signal: AbortSignal,
 ): Promise<MounterLink> {
   const names = [podUid, ...COMM_VOLUME, SOCKET_NAME];
-  return untilBeneath(join(kubeletPath, "pods"), names, (place) => connect(place, podUid), signal);
+  const take = (place: Place) => connect(place, podUid);
+  try {
+    return await untilBeneath(join(kubeletPath, "pods"), names, take, signal);
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    if (signal.aborted)
+      throw new Failure("timeout", `the mounter of pod ${podUid} did not appear in time`, error);
+    if (!(error instanceof SystemError && SWAPPED.has(error.code))) throw error;
+    throw new Failure(
+      "denied",
+      `pod ${podUid} blocks the way to its ${SOCKET_NAME}: ${error.code}`,
+      error,
+    );
+  }
 }
 
-/** Undefined: the socket of a container that has ended. Its successor will put its own there. */
+/** Undefined: the socket of a container that has ended. Its successor puts its own there. */
 function connect(place: Place, podUid: string): MounterLink | undefined {
   if (!place.isSocket) {
     throw new Failure("denied", `${SOCKET_NAME} of the Mountpoint Pod ${podUid} is no socket`);
@@ -32,7 +49,7 @@ function connect(place: Place, podUid: string): MounterLink | undefined {
   try {
     return new MounterLink(place.path, (peer) => checkPeer(peer, podUid));
   } catch (error) {
-    if (error instanceof SystemError && error.code === "ECONNREFUSED") return undefined;
+    if (isErrno(error) && GONE.has(error.code)) return undefined;
     throw error;
   }
 }
@@ -47,4 +64,8 @@ function checkPeer({ pid }: PeerCredentials, podUid: string): void {
       `the socket of pod ${podUid} is served by process ${pid} of another`,
     );
   }
+}
+
+function isErrno(error: unknown): error is Error & { readonly code: string } {
+  return error instanceof Error && "code" in error && typeof error.code === "string";
 }

@@ -73,7 +73,8 @@ export function parseTarget(path: string, kubeletPath: string): Target {
     : [];
   const names = [podUid, pvName].every((name) => name !== "" && name !== "." && name !== "..");
   const shape = volumes === "volumes" && kind === "kubernetes.io~csi" && mount === "mount";
-  if (names && shape && rest.length === 0) return { path, podUid, pvName };
+  const whole = rest.length === 0 && !path.includes("\0"); // a system call would end at the NUL
+  if (names && shape && whole) return { path, podUid, pvName };
   throw new Failure(
     "invalid",
     `Target path ${JSON.stringify(path)} is not a pod's volume below ${prefix}`,

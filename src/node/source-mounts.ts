@@ -1,9 +1,10 @@
-import { closeSync, mkdirSync, rmdirSync, writeFileSync } from "node:fs";
+import { closeSync, mkdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import type { MountRequest } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
+import { FuseConnection } from "../sys/fuse-connection.ts";
 import { FUSE_FILESYSTEM_TYPE, mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { SystemError } from "../sys/libc.ts";
 import { createMemfd } from "../sys/memfd.ts";
@@ -62,10 +63,9 @@ export class SourceMounts {
     readOnly: boolean,
     took: (times: SourceTimes) => void,
   ): Promise<Source> {
-    await this.#busy.get(pod.mountId)?.catch(() => {}); // its own caller hears of its failure
-    const present = this.#find(pod.mountId);
-    if (present !== undefined) return present;
     return this.#exclusively(pod.mountId, async () => {
+      const present = this.#findServed(pod.mountId);
+      if (present !== undefined) return present;
       const signal = AbortSignal.timeout(MOUNT_WITHIN_MS);
       const startedMs = performance.now();
       const link = await untilMounter(this.#options.kubeletPath, pod.uid, signal);
@@ -78,21 +78,19 @@ export class SourceMounts {
 
   /**
    * Takes a mount down, if nothing is bound to it any more: unmount, let the engine complete its
-   * writes, remove the directory. Without a pod there is nobody to tell. False: still in use.
+   * writes, remove the directory. Without a pod there is nobody to tell. False: still in use. A
+   * mounter that does not finish is a failure; the mount is gone all the same.
    */
   async remove(mountId: string, pod: MountpointPod | undefined): Promise<boolean> {
-    await this.#busy.get(mountId)?.catch(() => {});
     return this.#exclusively(mountId, async () => {
       const source = this.#find(mountId);
-      if (source !== undefined) {
-        if (this.#isBound(source)) return false;
-        unmountSource(source.dir);
-      }
-      if (pod !== undefined && pod.phase !== "Succeeded" && pod.phase !== "Failed") {
-        await this.#finish(mountId, pod, source);
-      }
+      if (source !== undefined && this.#isBound(source)) return false;
+      using connection = this.#connectionOf(source);
+      if (source !== undefined) unmountSource(source.dir);
       removeDirectory(this.#dirOf(mountId));
-      this.#options.log.info({ mount: mountId }, "source unmounted");
+      if (source !== undefined) this.#options.log.info({ mount: mountId }, "source unmounted");
+      if (pod !== undefined) await this.#finish(mountId, pod, connection);
+      this.#forgetLink(mountId);
       return true;
     });
   }
@@ -121,23 +119,56 @@ export class SourceMounts {
     raiseReadAhead(source.device, READ_AHEAD_KIB);
     await link.mount(request, [fuse, slots], signal);
     rollback.move();
+    this.#forgetLink(pod.mountId);
     this.#links.set(pod.mountId, link);
     return source;
   }
 
-  async #finish(mountId: string, pod: MountpointPod, source: Source | undefined): Promise<void> {
+  async #finish(
+    mountId: string,
+    pod: MountpointPod,
+    connection: FuseConnection | undefined,
+  ): Promise<void> {
     const signal = AbortSignal.timeout(FINISH_WITHIN_MS);
-    const { kubeletPath, log } = this.#options;
+    const kept = this.#links.get(mountId);
+    this.#links.delete(mountId);
     try {
-      const kept = this.#links.get(mountId);
-      using link = kept ?? (await untilMounter(kubeletPath, pod.uid, signal));
+      // A container that was started anew has another mounter: it too waits to be told.
+      const known = kept?.isOpen === true ? kept : undefined;
+      using link = known ?? (await untilMounter(this.#options.kubeletPath, pod.uid, signal));
       await link.finish(signal);
     } catch (error) {
-      log.warn({ mount: mountId, pod: pod.name, err: error }, "the mounter did not finish");
-      if (source !== undefined) abortConnection(source);
-    } finally {
-      this.#links.delete(mountId);
+      connection?.abort();
+      throw error;
     }
+  }
+
+  #connectionOf(source: Source | undefined): FuseConnection | undefined {
+    if (source === undefined) return undefined;
+    try {
+      return new FuseConnection(source.device);
+    } catch (error) {
+      this.#options.log.warn({ err: error }, "no handle to end the connection by force");
+      return undefined;
+    }
+  }
+
+  /**
+   * A mount whose mounter has ended is dead. Who is bound to it keeps its error, until its pod is
+   * made anew; who comes now gets a live one.
+   */
+  #findServed(mountId: string): Source | undefined {
+    const source = this.#find(mountId);
+    if (source === undefined || this.#links.get(mountId)?.isOpen !== false) return source;
+    this.#options.log.warn({ mount: mountId }, "the mount has lost its engine: making it anew");
+    this.#forgetLink(mountId);
+    unmount(source.dir, { detach: true });
+    return undefined;
+  }
+
+  #forgetLink(mountId: string): void {
+    this.#links.get(mountId)?.[Symbol.dispose]();
+    this.#links.delete(mountId);
   }
 
   async #exclusively<T>(mountId: string, work: () => Promise<T>): Promise<T> {
@@ -181,16 +212,6 @@ function unmountSource(dir: string): void {
   } catch (error) {
     if (!(error instanceof SystemError && error.code === "EBUSY")) throw error;
     unmount(dir, { detach: true });
-  }
-}
-
-/** Ends a connection by force; the minor number of the device is its name. */
-function abortConnection(source: Source): void {
-  const [, minor = ""] = source.device.split(":");
-  try {
-    writeFileSync(`/sys/fs/fuse/connections/${minor}/abort`, "1");
-  } catch {
-    // it has ended meanwhile
   }
 }
 

@@ -3,6 +3,7 @@ import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import { KeyedLock } from "../base/keyed-lock.ts";
 import type { Log } from "../base/log.ts";
+import { within } from "../base/within.ts";
 import type { MountRequest } from "../handover/messages.ts";
 import { bindMount } from "../sys/bind-mount.ts";
 import { FUSE_FILESYSTEM_TYPE, unmount } from "../sys/fuse-mount.ts";
@@ -27,6 +28,10 @@ export interface VolumesOptions {
 export class Volumes {
   readonly #options: VolumesOptions;
   readonly #locks = new KeyedLock();
+  /** Mounts that are being taken down: what changes meanwhile is looked at afterwards, once. */
+  readonly #settling = new Map<string, "under way" | "look again">();
+  /** Mountpoint Pods that have finished, though the API server may still call them running. */
+  #finished = new Set<string>();
 
   constructor(options: VolumesOptions) {
     this.#options = options;
@@ -39,9 +44,16 @@ export class Volumes {
     const clock = new StopWatch();
     const assignment = await this.#assigned(request, signal);
     clock.lap("attachment_ms");
-    const pod = await this.#options.view.untilScheduled(assignment.pod, signal);
+    const scheduled = this.#options.view.untilScheduled(assignment.pod, signal);
+    const pod = await within(
+      scheduled,
+      signal,
+      late(`Mountpoint Pod ${assignment.pod} to be here`),
+    );
     clock.lap("scheduled_ms");
-    const source = await this.#source(request, assignment, pod, clock);
+    const serving = this.#source(request, assignment, pod, clock);
+    const source = await within(serving, signal, late(`Mountpoint Pod ${pod.name} to serve`));
+    clock.lap("source_ms");
     bind(source, target, request.readOnly);
     clock.lap("bind_ms");
     const fields = { volume: request.volumeId, pod: request.workloadUid, mountpoint: pod.name };
@@ -67,37 +79,41 @@ export class Volumes {
   settleAll(): void {
     const { view, sources } = this.#options;
     const pods = [...view.pods()];
+    this.#finished = this.#finished.intersection(new Set(pods.map((pod) => pod.uid)));
     const ids = new Set([...sources.ids(), ...pods.map((pod) => pod.mountId)]);
-    for (const id of ids)
-      this.#settle(
-        id,
-        pods.filter((pod) => pod.mountId === id),
-      );
+    for (const id of ids) {
+      const serving = pods.filter((pod) => pod.mountId === id);
+      this.#settle(id, serving);
+    }
   }
 
   #settle(mountId: string, pods: readonly MountpointPod[]): void {
     const { sources, log } = this.#options;
     const serving = pods.find((pod) => !pod.needsUnmount && !isOver(pod));
     if (serving !== undefined) return;
-    const pod = pods.find((one) => !isOver(one));
+    const pod = pods.find((one) => !isOver(one) && !this.#finished.has(one.uid));
     if (pod === undefined && !sources.ids().includes(mountId)) return;
-    sources.remove(mountId, pod).catch((error: unknown) => {
-      log.error({ mount: mountId, err: error }, "could not take a mount down");
+    const earlier = this.#settling.get(mountId);
+    this.#settling.set(mountId, earlier === undefined ? "under way" : "look again");
+    if (earlier !== undefined) return;
+    const settled = sources.remove(mountId, pod).then(
+      (done) => done && pod !== undefined && this.#finished.add(pod.uid),
+      (error: unknown) => {
+        const fields = { mount: mountId, mountpoint: pod?.name, err: error };
+        log.warn(fields, "a mount was not taken down in order");
+      },
+    );
+    void settled.then(() => {
+      const next = this.#settling.get(mountId);
+      this.#settling.delete(mountId);
+      if (next === "look again") this.settleAll();
     });
   }
 
-  async #assigned(request: PublishRequest, signal: AbortSignal): Promise<Assignment> {
+  #assigned(request: PublishRequest, signal: AbortSignal): Promise<Assignment> {
     const { workloadUid, volumeId, target } = request;
-    try {
-      return await this.#options.view.untilAssigned(workloadUid, volumeId, target.pvName, signal);
-    } catch (error) {
-      if (!signal.aborted) throw error;
-      throw new Failure(
-        "timeout",
-        "Timed out waiting for MountpointS3PodAttachment: is the driver's controller running?",
-        error,
-      );
-    }
+    const assigned = this.#options.view.untilAssigned(workloadUid, volumeId, target.pvName, signal);
+    return within(assigned, signal, late("MountpointS3PodAttachment: is the controller running?"));
   }
 
   async #source(
@@ -115,9 +131,7 @@ export class Volumes {
       clock.set("engine_ms", engineMs);
     };
     const mount = this.#mountRequest(request, plan);
-    const source = await this.#options.sources.ensure(pod, mount, plan.readOnly, took);
-    clock.lap("source_ms");
-    return source;
+    return this.#options.sources.ensure(pod, mount, plan.readOnly, took);
   }
 
   #mountRequest({ context, secrets }: PublishRequest, plan: MountPlan): MountRequest {
@@ -148,8 +162,24 @@ function bind(source: Source, target: Target, readOnly: boolean): void {
   if (entry?.type !== FUSE_FILESYSTEM_TYPE || entry.device !== source.device) {
     throw new Failure("remote", `the mount at ${source.dir} has gone meanwhile`);
   }
-  mkdirSync(target.path, { recursive: true, mode: 0o750 });
+  makeTarget(target);
   bindMount(source.dir, target.path, { readOnly });
+}
+
+/** Not its parents, which are the kubelet's: where they are missing, the pod has been removed. */
+function makeTarget({ path, podUid }: Target): void {
+  try {
+    mkdirSync(path, { mode: 0o750 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") throw new Failure("absent", `pod ${podUid} has no directory for it`);
+    if (code !== "EEXIST") throw error;
+  }
+}
+
+/** Words for a deadline, as users of such drivers know them. */
+function late(what: string): (reason: unknown) => Failure {
+  return (reason) => new Failure("timeout", `Timed out waiting for ${what}`, reason);
 }
 
 /** The parts of one publish, for its log line. */

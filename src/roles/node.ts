@@ -14,7 +14,7 @@ import { registrationService } from "../node/registration.ts";
 import { SourceMounts } from "../node/source-mounts.ts";
 import { Volumes } from "../node/volumes.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
+import { CLUSTER_FLAGS, LOG_FLAGS, endWith, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
 
 const FLAGS = {
@@ -51,7 +51,7 @@ const role: Role<typeof FLAGS> = {
     const following = new AbortController();
     owned.defer(() => following.abort());
     const view = new ClusterView({ client, nodeName: nodeId, namespace: mountpointNamespace, log });
-    void view.follow(following.signal);
+    void view.follow(following.signal); // rejects only for a bug, which ends the process
 
     const mountsDir = join(kubeletPath, "plugins", DRIVER_NAME, "mnt");
     const sources = new SourceMounts({ kubeletPath, mountsDir, log });
@@ -74,4 +74,7 @@ const role: Role<typeof FLAGS> = {
   },
 };
 
-export const run = (argv: readonly string[], env: Environment) => runRole(role, argv, env);
+/** Ends for certain: a wait for a mounter that never comes is nothing to stay for. */
+export async function run(argv: readonly string[], env: Environment): Promise<number> {
+  return endWith(await runRole(role, argv, env));
+}

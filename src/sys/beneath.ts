@@ -1,5 +1,7 @@
-import { closeSync, constants, fstatSync, watch } from "node:fs";
+import { closeSync, fstatSync, watch } from "node:fs";
+import type { FSWatcher } from "node:fs";
 import { SystemError, bind, checked } from "./libc.ts";
+import { onMountChange } from "./mount-watch.ts";
 
 const SYS_OPENAT2 = 437;
 const O_PATH = 0o10000000;
@@ -43,37 +45,15 @@ export function openPlace(path: string): Place {
 
 /**
  * Waits until `names` exist, one inside the other, below a trusted directory, and gives what `take`
- * makes of the last; while that is undefined, it waits for the next change there. No link is
- * followed and nothing outside is reached, whoever owns the directories on the way.
+ * makes of the last; while that is undefined, it waits for the next change. No link is followed and
+ * nothing outside is reached, whoever owns the directories on the way.
+ *
+ * Each step of the way is watched, and so is the mount table: the kubelet makes a directory first
+ * and mounts a memory volume on top of it afterwards, which no watch on the directory tells.
  */
 export async function untilBeneath<T>(
   root: string,
   names: readonly string[],
-  take: (place: Place) => T | undefined,
-  signal: AbortSignal,
-): Promise<T> {
-  const [last = "", ...above] = names.toReversed();
-  let parent = openPlace(root);
-  try {
-    for (const name of above.toReversed()) {
-      using left = parent;
-      parent = await untilChild(left, name, (place) => place, signal);
-    }
-    return await untilChild(parent, last, (place) => takeAndClose(place, take), signal);
-  } finally {
-    parent[Symbol.dispose]();
-  }
-}
-
-function takeAndClose<T>(place: Place, take: (place: Place) => T | undefined): T | undefined {
-  using closing = place;
-  return take(closing);
-}
-
-/** The watch is set before the look: what appears in between is not missed. */
-async function untilChild<T>(
-  parent: Place,
-  name: string,
   take: (place: Place) => T | undefined,
   signal: AbortSignal,
 ): Promise<T> {
@@ -83,16 +63,17 @@ async function untilChild<T>(
   const look = () => {
     if (over) return;
     try {
-      const taken = take(openAt(parent.fd, name, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
+      const taken = way.look(take);
       if (taken === undefined) return;
       over = true;
       resolve(taken);
     } catch (error) {
-      if (!(error instanceof SystemError && error.code === "ENOENT")) reject(error);
+      over = true;
+      reject(error);
     }
   };
-  const watcher = watch(parent.path, look);
-  watcher.once("error", reject);
+  using way = new WatchedWay(openPlace(root), names, look);
+  using _mounts = onMountChange(look);
   const abort = () => reject(signal.reason);
   signal.addEventListener("abort", abort, { once: true });
   look();
@@ -100,14 +81,79 @@ async function untilChild<T>(
     return await promise;
   } finally {
     over = true;
-    watcher.close();
     signal.removeEventListener("abort", abort);
+  }
+}
+
+interface WatchedDirectory {
+  /** Device and inode: another directory of the same name is another directory. */
+  readonly identity: string;
+  readonly watcher: FSWatcher;
+}
+
+/** The directories on the way to a place, each watched for the name that follows it. */
+class WatchedWay implements Disposable {
+  readonly #root: Place;
+  readonly #names: readonly string[];
+  readonly #changed: () => void;
+  #watched: WatchedDirectory[] = [];
+
+  constructor(root: Place, names: readonly string[], changed: () => void) {
+    this.#root = root;
+    this.#names = names;
+    this.#changed = changed;
+  }
+
+  /** Goes as far as the way exists. Watches are set before the look at what they watch for. */
+  look<T>(take: (place: Place) => T | undefined): T | undefined {
+    let place = openAt(this.#root.fd, ".", RESOLVE_BENEATH);
+    for (const [depth, name] of this.#names.entries()) {
+      using here = place;
+      this.#watch(depth, here);
+      const next = openIfThere(here, name);
+      if (next === undefined) return this.#forget(depth + 1);
+      place = next;
+    }
+    using last = place;
+    return take(last);
+  }
+
+  [Symbol.dispose](): void {
+    this.#forget(0);
+    this.#root[Symbol.dispose]();
+  }
+
+  #watch(depth: number, directory: Place): void {
+    const { dev, ino } = fstatSync(directory.fd);
+    const identity = `${dev}:${ino}`;
+    if (this.#watched[depth]?.identity === identity) return;
+    this.#forget(depth);
+    const watcher = watch(directory.path, (_event, name) => {
+      if (name !== null && name !== this.#names[depth]) return;
+      this.#forget(depth + 1); // what was below may be gone, and its inode number used again
+      this.#changed();
+    });
+    watcher.on("error", this.#changed); // the look that follows meets the cause
+    this.#watched.push({ identity, watcher });
+  }
+
+  #forget(depth: number): undefined {
+    for (const { watcher } of this.#watched.splice(depth)) watcher.close();
+  }
+}
+
+function openIfThere(parent: Place, name: string): Place | undefined {
+  try {
+    return openAt(parent.fd, name, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+  } catch (error) {
+    if (error instanceof SystemError && error.code === "ENOENT") return undefined;
+    throw error;
   }
 }
 
 function openAt(at: number, path: string, resolveFlags: bigint): Place {
   const how = Buffer.alloc(OPEN_HOW_BYTES);
-  how.writeBigUInt64LE(BigInt(O_PATH | O_CLOEXEC | constants.O_NOFOLLOW), 0);
+  how.writeBigUInt64LE(BigInt(O_PATH | O_CLOEXEC), 0);
   how.writeBigUInt64LE(resolveFlags, 16);
   return new Place(checked("openat2", openat2(SYS_OPENAT2, at, path, how, how.length), path));
 }

@@ -7,6 +7,7 @@ const SYS_MOVE_MOUNT = 429;
 const SYS_MOUNT_SETATTR = 442;
 const AT_FDCWD = -100;
 const AT_EMPTY_PATH = 0x1000;
+const AT_SYMLINK_NOFOLLOW = 0x100;
 const OPEN_TREE_CLONE = 0x1;
 const OPEN_TREE_CLOEXEC = 0o2000000;
 const MOVE_MOUNT_F_EMPTY_PATH = 0x4;
@@ -32,7 +33,7 @@ export function bindMount(
   target: string,
   { readOnly }: { readonly readOnly: boolean },
 ): void {
-  const flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+  const flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW;
   const tree = checked("open_tree", openTree(SYS_OPEN_TREE, AT_FDCWD, source, flags), source);
   try {
     if (readOnly) {

@@ -6,6 +6,7 @@ const MS_NOSUID = 0x2;
 const MS_NODEV = 0x4;
 const MS_NOATIME = 0x400;
 const MNT_DETACH = 0x2;
+const UMOUNT_NOFOLLOW = 0x8;
 
 const mount = bind(
   "int mount(const char *source, const char *target, const char *type, unsigned long flags, " +
@@ -37,7 +38,8 @@ export function mountFuse(fd: number, targetDir: string, options: FuseMountOptio
 
 /** Without `detach` it fails with EBUSY while files are open; with it, it ends when they close. */
 export function unmount(targetDir: string, { detach }: { readonly detach: boolean }): void {
-  checked("umount2", umount2(targetDir, detach ? MNT_DETACH : 0), targetDir);
+  const flags = UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0);
+  checked("umount2", umount2(targetDir, flags), targetDir);
 }
 
 export function closeFuseDevice(fd: number): void {

@@ -1,4 +1,4 @@
-import { fstatSync, ftruncateSync } from "node:fs";
+import { closeSync, fstatSync, ftruncateSync } from "node:fs";
 import { Buffer } from "node:buffer";
 import koffi from "koffi";
 import { bind, checked, SystemError } from "./libc.ts";
@@ -19,10 +19,15 @@ const mmap = bind("void *mmap(void *at, size_t size, int prot, int flags, int fd
 /** Memory with a descriptor: it survives the process as long as somebody else holds a copy. */
 export function createMemfd(name: string, sizeBytes: number): number {
   const fd = checked("memfd_create", memfdCreate(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), name);
-  ftruncateSync(fd, sizeBytes);
-  // A holder that shrinks it would make every other one die of SIGBUS.
-  checked("fcntl F_ADD_SEALS", fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), name);
-  return fd;
+  try {
+    ftruncateSync(fd, sizeBytes);
+    // A holder that shrinks it would make every other one die of SIGBUS.
+    checked("fcntl F_ADD_SEALS", fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), name);
+    return fd;
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
 }
 
 /**

@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import { closeSync, renameSync, rmSync } from "node:fs";
 import koffi from "koffi";
 import { SystemError, bind, checked } from "./libc.ts";
+import { POLLIN, poll } from "./poll.ts";
 
 const AF_UNIX = 1;
 const SOCK_STREAM = 1;
@@ -12,11 +13,11 @@ const SO_PEERCRED = 17;
 const MSG_NOSIGNAL = 0x4000;
 const MSG_CMSG_CLOEXEC = 0x40000000;
 const MSG_CTRUNC = 0x8;
-const POLLIN = 1;
 const PATH_BYTES_MAX = 107;
 const CMSG_HEADER_BYTES = 16;
 const FD_BYTES = 4;
-const DESCRIPTORS_MAX = 16;
+/** What one message may carry: more are closed unseen. */
+export const DESCRIPTORS_MAX = 16;
 const BACKLOG = 8;
 
 koffi.struct("iovec", { iov_base: "void *", iov_len: "size_t" });
@@ -29,7 +30,6 @@ koffi.struct("msghdr", {
   msg_controllen: "size_t",
   msg_flags: "int",
 });
-koffi.struct("pollfd", { fd: "int", events: "short", revents: "short" });
 
 const cSocket = bind("int socket(int domain, int type, int protocol)");
 const cConnect = bind("int connect(int fd, const void *address, uint32_t size)");
@@ -41,7 +41,6 @@ const cGetOption = bind(
 );
 const cSend = bind("long sendmsg(int fd, const msghdr *message, int flags)");
 const cReceive = bind("long recvmsg(int fd, _Inout_ msghdr *message, int flags)");
-const cPoll = bind("int poll(_Inout_ pollfd *fds, unsigned long count, int timeoutMs)");
 
 export interface PeerCredentials {
   readonly pid: number;
@@ -110,24 +109,9 @@ export function receiveWithFds(fd: number, bytesMax: number): Received {
   return { bytes: bytes.subarray(0, size), fds };
 }
 
-/** Waits in a pool thread until there is something to read, or the other end is gone. */
+/** Waits until there is something to read, or the other end is gone. False as in poll(). */
 export function untilReadable(fd: number, timeoutMs: number): Promise<boolean> {
-  const { promise, resolve, reject } = Promise.withResolvers<boolean>();
-  const fds = [{ fd, events: POLLIN, revents: 0 }];
-  (cPoll as unknown as AsyncPoll).async(fds, 1, timeoutMs, (error, count) => {
-    if (error !== null) reject(error);
-    else resolve(count > 0);
-  });
-  return promise;
-}
-
-interface AsyncPoll {
-  async(
-    fds: object[],
-    count: number,
-    timeoutMs: number,
-    done: (error: Error | null, count: number) => void,
-  ): void;
+  return poll([{ fd, events: POLLIN }], timeoutMs);
 }
 
 function withSocket(prepare: (fd: number) => void): number {

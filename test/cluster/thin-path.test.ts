@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { CreateBucketCommand, GetObjectCommand, PutObjectCommand } from "@aws-sdk/client-s3";
 import { parseMountInfo } from "../../src/sys/mount-info.ts";
@@ -101,6 +102,18 @@ test("no key is in a pod, an attachment, an event or a log", async () => {
   }
 });
 
+test("the example of docs/static-volumes.md works as written", async () => {
+  const page = readFileSync(join(import.meta.dirname, "../../docs/static-volumes.md"), "utf8");
+  const [, example = ""] = /```yaml\n([^]*?)```/.exec(page) ?? [];
+  const local = `image: ${BUSYBOX_IMAGE}\n      imagePullPolicy: Never`;
+  assert.match(example, /image: busybox\S+/);
+  await clientOf(cluster.s3).send(new CreateBucketCommand({ Bucket: "letters" }));
+  await cluster.kubectl(["apply", "-f", "-"], example.replace(/image: busybox\S+/, local));
+  await cluster.waitFor("pod/writer", "--for=condition=Ready");
+  await cluster.kubectl(["delete", "pod", "writer", "--grace-period=1", "--wait"]);
+  assert.equal(await object("first.txt", "letters"), "Dear reader,\n");
+});
+
 test("a bad bucket is told in the workload's events, in words", async () => {
   await apply(...staticVolume("wrong", "no-such-bucket"), workloadPod("w", "wrong", BUSYBOX_IMAGE));
   const about = "--field-selector=involvedObject.name=w,reason=FailedMount";
@@ -143,9 +156,9 @@ function uidOf(pod: string): Promise<string> {
   return cluster.kubectl(["get", "pod", pod, "-o", "jsonpath={.metadata.uid}"]);
 }
 
-async function object(key: string): Promise<string | undefined> {
+async function object(key: string, bucket = BUCKET): Promise<string | undefined> {
   const answer = await clientOf(cluster.s3).send(
-    new GetObjectCommand({ Bucket: BUCKET, Key: key }),
+    new GetObjectCommand({ Bucket: bucket, Key: key }),
   );
   return answer.Body?.transformToString();
 }

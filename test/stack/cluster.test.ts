@@ -1,26 +1,14 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { IMAGE, IMAGE_ARCHIVE } from "../../tools/image.ts";
 import { startCluster } from "../../tools/stack/cluster.ts";
 import { reapDead } from "../../tools/stack/instance.ts";
-import { leftovers } from "./leftovers.ts";
+import { NOTHING, leftovers } from "./leftovers.ts";
+import { startRunner } from "./runner.ts";
 
 const NODE_READY_LIMIT_MS = 30_000;
 const SYSCTLS = ["vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"];
-const NOTHING = {
-  processes: [],
-  mounts: [],
-  links: [],
-  rules: [],
-  networkNamespaces: [],
-  cgroups: [],
-  directories: [],
-};
 
 const sysctls = () => Promise.all(SYSCTLS.map((name) => readFile(`/proc/sys/${name}`, "utf8")));
 
@@ -43,17 +31,12 @@ test("a pod of our image runs in the cluster, and nothing is left when it ends",
 });
 
 test("after kill -9 of its runner, the next start leaves nothing of the killed one", async () => {
-  const script = join(import.meta.dirname, "cluster-runner.ts");
-  const runner = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
-  const lines = createInterface({ input: runner.stdout });
-  for await (const line of lines) if (line === "pod runs") break;
+  const runner = await startRunner("cluster-runner.ts", "pod runs");
   const during = await leftovers("cluster");
   for (const kind of ["processes", "links", "cgroups", "directories"]) {
     assert.notDeepEqual(during[kind], [], `the test looks in the right place for ${kind}`);
   }
-  const ended = once(runner, "exit");
-  runner.kill("SIGKILL");
-  await ended;
+  await runner.killHard();
   await reapDead();
   assert.deepEqual(await leftovers("cluster"), NOTHING);
 });

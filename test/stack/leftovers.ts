@@ -1,26 +1,44 @@
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { debianLibraries, debianRoot } from "../../tools/debian.ts";
 import { run } from "../../tools/run.ts";
 import { cgroupOf } from "../../tools/stack/cgroups.ts";
 import { MARK, STATE_ROOT, linkOf } from "../../tools/stack/instance.ts";
+
+/** All is well. */
+export const NOTHING = {
+  processes: [],
+  mounts: [],
+  links: [],
+  rules: [],
+  networkNamespaces: [],
+  cgroups: [],
+  directories: [],
+};
 
 /** What an instance may leave on a machine, each kind as a list that is empty when all is well. */
 export async function leftovers(instanceName: string): Promise<Record<string, string[]>> {
   const dir = join(STATE_ROOT, instanceName);
   const mounts = linesOf(await readFile("/proc/self/mountinfo", "utf8"));
   const links = linesOf(await run("ip", ["-oneline", "link", "show"]));
-  const rules = await run("nft", ["list", "ruleset"]).catch(() => ""); // no nft, no rules of ours
   const cgroups = await readdir("/sys/fs/cgroup", { recursive: true }).catch(() => []);
   const directories = await readdir(STATE_ROOT).catch(() => []);
   return {
     processes: await processesOf(instanceName),
     mounts: mounts.filter((line) => line.includes(dir) || line.includes("/kubelet/")),
     links: links.filter((line) => line.includes(linkOf(instanceName)) || line.includes("cni")),
-    rules: linesOf(rules).filter((line) => /kube|cni/i.test(line)),
+    rules: linesOf(await packetFilterRules()).filter((line) => /kube|cni/i.test(line)),
     networkNamespaces: await readdir("/run/netns").catch(() => []),
     cgroups: cgroups.filter((path) => path.includes(cgroupOf(instanceName))),
     directories: directories.filter((name) => name === instanceName),
   };
+}
+
+/** With the cluster's own nft: the machine may lack the program and still have the rules. */
+async function packetFilterRules(): Promise<string> {
+  const debian = await debianRoot();
+  const env = { ...process.env, LD_LIBRARY_PATH: await debianLibraries(debian) };
+  return run(join(debian, "usr/sbin/nft"), ["list", "ruleset"], { env });
 }
 
 function linesOf(text: string): string[] {

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { mkdir, readFile, readdir, rmdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { waitUntilGone } from "./processes.ts";
+import { killIfThere, waitUntilGone } from "./processes.ts";
 
 const CGROUP_ROOT = "/sys/fs/cgroup";
 
@@ -49,7 +49,7 @@ export async function removeCgroups(instanceName: string): Promise<void> {
 async function removeCgroup(dir: string): Promise<void> {
   await waitUntilGone(async () => {
     const pids = (await readFile(join(dir, "cgroup.procs"), "utf8")).split("\n").filter(Boolean);
-    for (const pid of pids) process.kill(Number(pid), "SIGKILL");
+    for (const pid of pids) killIfThere(Number(pid));
     return pids;
   });
   await rmdir(dir);

@@ -1,7 +1,5 @@
-import { accessSync } from "node:fs";
 import { join } from "node:path";
 import { debianLibraries, debianRoot } from "../debian.ts";
-import { ToolError } from "../progress.ts";
 import { programs } from "../programs.ts";
 import { firstLine, run } from "../run.ts";
 import { startControlPlane } from "./api-server.ts";
@@ -9,6 +7,7 @@ import type { ControlPlane } from "./api-server.ts";
 import { busyboxArchive } from "./busybox-image.ts";
 import { writeKubeconfig } from "./certificates.ts";
 import { createCgroups } from "./cgroups.ts";
+import { checkHost } from "./check-host.ts";
 import { CONTAINERD_SOCKET, writeClusterConfig } from "./cluster-config.ts";
 import type { ClusterConfig } from "./cluster-config.ts";
 import { claimName } from "./instance.ts";
@@ -23,6 +22,8 @@ const CONTAINERD_WITHIN_MS = 20_000;
 const FIRST_LINE_WITHIN_MS = 60_000;
 const READY_TIMEOUT = "--timeout=60s";
 export const NODE_NAME = "node1";
+/** The instance that it claims: one per machine. */
+export const CLUSTER_NAME = "cluster";
 
 /** A real Kubernetes of one node, with an S3 server beside it. */
 export interface Cluster extends AsyncDisposable {
@@ -61,7 +62,7 @@ export async function startCluster(): Promise<Cluster> {
   ];
   const versitygw = await programs("versitygw");
   await using owned = new AsyncDisposableStack();
-  const instance = owned.use(await claimName("cluster"));
+  const instance = owned.use(await claimName(CLUSTER_NAME));
   await createCgroups(instance.name);
   const dirs = [debian, kubernetes, versitygw];
   const machine = owned.use(await bootMachine(instance, dirs));
@@ -69,18 +70,20 @@ export async function startCluster(): Promise<Cluster> {
   const env = await runtimeEnvironment(debian, inside(debian));
   const ground = { instance, machine, kubernetes: inside(kubernetes), env, owned };
 
-  const [plane, s3] = await Promise.all([
+  const starting = [
     startControlPlane({
       instance,
       address: MACHINE_ADDRESS,
       advertised: true,
       wrapper: machine.enter,
       programs: ground.kubernetes,
-    }),
-    startS3In(instance, MACHINE_ADDRESS, machine.enter, inside(versitygw)),
-  ]);
-  owned.use(plane);
-  owned.use(s3);
+    }).then((it) => owned.use(it)),
+    startS3In(instance, MACHINE_ADDRESS, machine.enter, inside(versitygw)).then((it) =>
+      owned.use(it),
+    ),
+  ] as const;
+  await Promise.allSettled(starting); // when one fails, the other must not go on starting things
+  const [plane, s3] = await Promise.all(starting);
   const importImage = (path: string) => importInto(ground, path);
   const services = await startNode(ground, plane, inside(debian), () => importImage(archive));
 
@@ -179,16 +182,4 @@ async function runtimeEnvironment(debian: string, inside: string): Promise<Recor
   const libraries = (await debianLibraries(debian)).replace(debian, inside);
   const path = [join(inside, "usr/bin"), join(inside, "usr/sbin"), "/usr/sbin", "/usr/bin"];
   return { PATH: [...path, "/sbin", "/bin"].join(":"), LD_LIBRARY_PATH: libraries };
-}
-
-/** One clear line for what this machine lacks, before anything is started. */
-export function checkHost(): void {
-  if (process.getuid?.() !== 0) {
-    throw new ToolError("the local cluster needs root: it makes namespaces, mounts and cgroups");
-  }
-  try {
-    accessSync("/dev/fuse");
-  } catch {
-    throw new ToolError("the local cluster needs /dev/fuse: load the kernel module `fuse`");
-  }
 }

@@ -4,7 +4,8 @@ import { mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promise
 import { basename, join } from "node:path";
 import { ToolError } from "../progress.ts";
 import { removeCgroups } from "./cgroups.ts";
-import { processesOf, startTimeOf, waitUntilGone } from "./processes.ts";
+import { withLock } from "./lock.ts";
+import { killIfThere, processesOf, startTimeOf, waitUntilGone } from "./processes.ts";
 
 /** Everything that a stack writes is below this: one directory per running instance. */
 export const STATE_ROOT = `/var/tmp/s3csi-stack-${process.getuid?.() ?? 0}`;
@@ -55,8 +56,8 @@ export async function claimName(name: string): Promise<Instance> {
 /** The claim is a rename of a directory that names its owner already: no half-made claim exists. */
 async function claim(name: string, address: string): Promise<Instance | undefined> {
   const dir = join(STATE_ROOT, name);
-  const owner: Owner = { pid: process.pid, startTime: (await startTimeOf(process.pid)) ?? "" };
-  const draft = join(STATE_ROOT, `${DRAFT}${owner.pid}-${owner.startTime}-${randomUUID()}`);
+  const owner = await thisProcess();
+  const draft = draftOf(owner);
   await mkdir(draft, { recursive: true, mode: 0o755 });
   await writeFile(join(draft, OWNER), JSON.stringify(owner));
   try {
@@ -71,35 +72,46 @@ async function claim(name: string, address: string): Promise<Instance | undefine
   return { name, dir, address, [Symbol.asyncDispose]: () => remove(dir) };
 }
 
+async function thisProcess(): Promise<Owner> {
+  return { pid: process.pid, startTime: (await startTimeOf(process.pid)) ?? "" };
+}
+
+/** A name that nobody else uses, and that tells whose it is. */
+function draftOf({ pid, startTime }: Owner): string {
+  return join(STATE_ROOT, `${DRAFT}${pid}-${startTime}-${randomUUID()}`);
+}
+
 /** The host's end of an instance's network, where it has one; at most 15 characters. */
 export function linkOf(instanceName: string): string {
   return `s3csi-${instanceName}`.slice(0, 15);
 }
 
-/** Clears away the instances whose runner is gone, however it ended. */
+/**
+ * Clears away the instances whose runner is gone, however it ended. One at a time on a machine: a
+ * second one could take an instance for dead that was cleared and claimed anew meanwhile.
+ */
 export async function reapDead(): Promise<void> {
-  const names = await readdir(STATE_ROOT).catch(() => []);
-  for (const name of names) {
-    const dir = join(STATE_ROOT, name);
-    const owner = await ownerOf(dir).catch(() => undefined); // ended and removed since the listing
-    if (owner === undefined || owner.startTime === (await startTimeOf(owner.pid))) continue;
-    await remove(dir);
-  }
+  await withLock(STATE_ROOT, async () => {
+    for (const name of await readdir(STATE_ROOT).catch(() => [])) {
+      const dir = join(STATE_ROOT, name);
+      const owner = await ownerOf(dir).catch(() => undefined); // ended since the listing
+      if (owner === undefined || owner.startTime === (await startTimeOf(owner.pid))) continue;
+      await remove(dir);
+    }
+  });
 }
 
+/** The directory leaves its name last and at once: what is claimed anew is never touched. */
 async function remove(dir: string): Promise<void> {
-  for (const pid of await processesOf(`${MARK}=${dir}`)) {
-    try {
-      process.kill(pid, "SIGKILL");
-    } catch {
-      // it ended by itself meanwhile
-    }
-  }
-  await waitUntilGone(() => processesOf(`${MARK}=${dir}`));
+  const mark = `${MARK}=${dir}`;
+  for (const pid of await processesOf(mark)) killIfThere(pid);
+  await waitUntilGone(() => processesOf(mark));
   const link = `/sys/class/net/${linkOf(basename(dir))}`;
   await waitUntilGone(async () => (existsSync(link) ? [link] : [])); // the kernel takes its time
   await removeCgroups(basename(dir));
-  await rm(dir, { recursive: true, force: true });
+  const nameless = draftOf(await thisProcess());
+  await rename(dir, nameless);
+  await rm(nameless, { recursive: true, force: true });
 }
 
 async function ownerOf(dir: string): Promise<Owner> {

@@ -3,7 +3,7 @@ import { basename, join } from "node:path";
 import { run } from "../run.ts";
 import { linkOf } from "./instance.ts";
 import type { Instance } from "./instance.ts";
-import { onlyChildOf } from "./processes.ts";
+import { killIfThere, onlyChildOf } from "./processes.ts";
 import { Service } from "./service.ts";
 
 const HOST_ADDRESS = "10.99.0.1/30";
@@ -58,7 +58,7 @@ export async function bootMachine(
 
 /** The first process goes, and with it all: its parent ends when the kernel has collected them. */
 async function end(init: Service, pid: number): Promise<void> {
-  process.kill(pid, "SIGKILL");
+  killIfThere(pid);
   await init.ended;
 }
 

@@ -28,6 +28,15 @@ export async function onlyChildOf(pid: number): Promise<number> {
   return Number(child);
 }
 
+/** Kills a process that may have ended by itself meanwhile. */
+export function killIfThere(pid: number, signal: NodeJS.Signals = "SIGKILL"): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
 /** The kernel tells nobody but the parent when a process is gone: look until it is. */
 export async function waitUntilGone(find: () => Promise<readonly unknown[]>): Promise<void> {
   const deadlineMs = performance.now() + GONE_WITHIN_MS;

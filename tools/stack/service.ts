@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { MARK } from "./instance.ts";
 import type { Instance } from "./instance.ts";
-import { onlyChildOf } from "./processes.ts";
+import { killIfThere, onlyChildOf } from "./processes.ts";
 
 const RETRY_MS = 20;
 const LAST_LINES = 25;
@@ -40,7 +40,7 @@ export class Service implements AsyncDisposable {
     const command = ["--pdeathsig", "KILL", "--", ...wrapper, program, ...args];
     this.#child = spawn("setpriv", command, {
       cwd: "/",
-      detached: true, // Ctrl-C goes to the runner alone, which ends its services in order
+      detached: true, // Ctrl-C goes to the runner alone; its services end with it
       env: { PATH: process.env["PATH"], ...env, [MARK]: instance.dir },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -50,7 +50,10 @@ export class Service implements AsyncDisposable {
         createInterface({ input: stream }).on("line", (line) => this.#take(line, log));
     }
     this.ended = new Promise((resolve) => {
-      this.#child.once("error", (error) => resolve(error.message));
+      this.#child.once("error", (error) => {
+        log.end();
+        resolve(`${name} did not start: ${error.message}`);
+      });
       this.#child.once("close", (code, signal) => {
         log.end();
         resolve(`${name} ended with ${code ?? signal}`);
@@ -79,30 +82,30 @@ export class Service implements AsyncDisposable {
 
   /** Until `check` answers true. For servers that announce nothing and can only be asked. */
   async answers(check: () => Promise<boolean>, timeoutMs: number): Promise<void> {
-    const deadlineMs = performance.now() + timeoutMs;
-    const ended = this.#failOnEnd();
-    ended.catch(() => {}); // raced below; a late end is not this call's business
-    for (;;) {
-      if (await Promise.race([check().catch(() => false), ended])) return;
-      if (performance.now() > deadlineMs) {
-        throw this.#withLog(`${this.name} did not answer within ${timeoutMs} ms`);
-      }
-      await Promise.race([delay(RETRY_MS), ended]);
-    }
-  }
-
-  /** The program's own pid: that of the wrapper's child where there is a wrapper. */
-  async programPid(): Promise<number> {
-    return this.#wrapped ? onlyChildOf(this.pid) : this.pid;
-  }
-
-  /** A wrapper ends with its program, but a killed wrapper would leave it running. */
-  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
+    const timer = new AbortController();
+    const late = delay(timeoutMs, undefined, timer).then(() => {
+      throw this.#withLog(`${this.name} did not answer within ${timeoutMs} ms`);
+    });
+    const stop = Promise.race([late, this.#failOnEnd()]);
+    stop.catch(() => {}); // raced below; a late end is not this call's business
     try {
-      process.kill(await this.programPid(), signal);
-    } catch {
-      // it has ended already
+      while (!(await Promise.race([check().catch(() => false), stop]))) {
+        await Promise.race([delay(RETRY_MS), stop]);
+      }
+    } finally {
+      timer.abort();
     }
+  }
+
+  /**
+   * A wrapper ends with its program, but a killed wrapper would leave it running. Only one that
+   * has not come to start its program yet is killed itself.
+   */
+  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
+    const wrapper = this.#wrapped ? this.#child.pid : undefined;
+    const program = wrapper && (await onlyChildOf(wrapper).catch(() => undefined));
+    if (program === undefined) this.#child.kill(signal);
+    else killIfThere(program, signal);
     await this.ended;
   }
 

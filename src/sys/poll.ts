@@ -1,0 +1,37 @@
+import koffi from "koffi";
+import { bind } from "./libc.ts";
+
+export const POLLIN = 0x1;
+export const POLLPRI = 0x2;
+export const FOREVER_MS = -1;
+
+koffi.struct("pollfd", { fd: "int", events: "short", revents: "short" });
+const cPoll = bind("int poll(_Inout_ pollfd *fds, unsigned long count, int timeoutMs)");
+
+export interface PollFd {
+  readonly fd: number;
+  readonly events: number;
+}
+
+/**
+ * Waits in a pool thread until one of the descriptors has an event. False: the time is over, or a
+ * signal came in between; who still wants to wait asks again.
+ */
+export function poll(wanted: readonly PollFd[], timeoutMs: number): Promise<boolean> {
+  const { promise, resolve, reject } = Promise.withResolvers<boolean>();
+  const fds = wanted.map(({ fd, events }) => ({ fd, events, revents: 0 }));
+  (cPoll as unknown as AsyncPoll).async(fds, fds.length, timeoutMs, (error, count) => {
+    if (error !== null) reject(error);
+    else resolve(count > 0);
+  });
+  return promise;
+}
+
+interface AsyncPoll {
+  async(
+    fds: object[],
+    count: number,
+    timeoutMs: number,
+    done: (error: Error | null, count: number) => void,
+  ): void;
+}

@@ -1,0 +1,146 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { chmodSync, closeSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { Socket } from "node:net";
+import { MounterLink } from "../../src/handover/mounter-link.ts";
+import type { MountRequest } from "../../src/handover/messages.ts";
+import { untilBeneath } from "../../src/sys/beneath.ts";
+import { mountFuse, openFuseDevice } from "../../src/sys/fuse-mount.ts";
+import { createMemfd } from "../../src/sys/memfd.ts";
+import { connectUnix } from "../../src/sys/unix-socket.ts";
+import type { TestBucket } from "../engine/test-bucket.ts";
+import { temporaryDirectory } from "./temporary-directory.ts";
+
+const PROGRAM = join(import.meta.dirname, "../../src/main.ts");
+const START_WITHIN_MS = 10_000;
+
+/** A real mounter, as a process of its own, with a directory where it listens. */
+export class MounterProcess implements AsyncDisposable {
+  readonly child: ChildProcess;
+  readonly ended: Promise<number | NodeJS.Signals | null>;
+  readonly commDir: string;
+  readonly #owned: AsyncDisposableStack;
+  #output = "";
+
+  private constructor(commDir: string, owned: AsyncDisposableStack, env: NodeJS.ProcessEnv) {
+    this.commDir = commDir;
+    this.#owned = owned;
+    this.child = spawn(process.execPath, [PROGRAM, "mounter", "--comm", commDir], {
+      env,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    for (const stream of [this.child.stdout, this.child.stderr]) {
+      stream?.on("data", (data: Buffer) => (this.#output += data.toString()));
+    }
+    this.ended = new Promise((resolve) => {
+      this.child.once("exit", (code, signal) => resolve(code ?? signal));
+    });
+  }
+
+  static async start(env: NodeJS.ProcessEnv = {}): Promise<MounterProcess> {
+    await using owned = new AsyncDisposableStack();
+    const dir = owned.use(await temporaryDirectory());
+    const comm = join(dir.path, "comm");
+    mkdirSync(comm);
+    chmodSync(dir.path, 0o755); // others may come as far as the socket, and are refused there
+    const mounter = new MounterProcess(comm, owned.move(), env);
+    const there = untilBeneath(
+      comm,
+      ["mount.sock"],
+      () => true,
+      AbortSignal.timeout(START_WITHIN_MS),
+    );
+    await Promise.race([there, mounter.#endedEarly()]);
+    return mounter;
+  }
+
+  get socketPath(): string {
+    return join(this.commDir, "mount.sock");
+  }
+
+  /** What it and its engines have printed. */
+  get output(): string {
+    return this.#output;
+  }
+
+  get pid(): number {
+    return this.child.pid ?? -1;
+  }
+
+  /** The engines that run, by the kernel's word. */
+  get enginePids(): number[] {
+    const path = `/proc/${this.pid}/task/${this.pid}/children`;
+    return readFileSync(path, "utf8").split(" ").filter(Boolean).map(Number);
+  }
+
+  link(): MounterLink {
+    return new MounterLink(this.socketPath, () => {});
+  }
+
+  /** A peer that sends what it likes. */
+  rawConnection(): { readonly fd: number; readonly socket: Socket } {
+    const fd = connectUnix(this.socketPath);
+    const socket = new Socket({ fd, readable: true, writable: true });
+    socket.on("error", () => {}); // the mounter may well hang up
+    return { fd, socket };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const running = this.child.exitCode === null && this.child.signalCode === null;
+    if (running) {
+      for (const pid of this.enginePids) process.kill(pid, "SIGKILL");
+      this.child.kill("SIGKILL");
+    }
+    await this.ended;
+    await this.#owned.disposeAsync();
+  }
+
+  async #endedEarly(): Promise<never> {
+    throw new Error(`the mounter ended with ${await this.ended}: ${this.#output}`);
+  }
+}
+
+export interface OwnedMount extends AsyncDisposable {
+  readonly dir: string;
+  readonly fds: readonly number[];
+  /** As the node service does once the engine has its own copies. */
+  closeFds(): void;
+}
+
+/** The node service's part: a FUSE mount in a temporary directory, and its descriptors. */
+export async function ownMount(): Promise<OwnedMount> {
+  await using owned = new AsyncDisposableStack();
+  const dir = owned.use(await temporaryDirectory());
+  const path = join(dir.path, "source");
+  mkdirSync(path);
+  const fds = [openFuseDevice(), createMemfd("slots", 0)];
+  let open = true;
+  const closeFds = () => {
+    if (open) for (const fd of fds) closeSync(fd);
+    open = false;
+  };
+  owned.defer(closeFds);
+  mountFuse(fds[0] ?? -1, path, { readOnly: false, source: "s3csi:test" });
+  const all = owned.move();
+  return { dir: path, fds, closeFds, [Symbol.asyncDispose]: () => all.disposeAsync() };
+}
+
+export function mountRequest(
+  { name, access }: TestBucket,
+  change: Partial<MountRequest> = {},
+): MountRequest {
+  const { accessKeyId, secretAccessKey, endpoint } = access;
+  return {
+    do: "mount",
+    bucket: name,
+    args: ["--force-path-style", "--allow-other", `--endpoint-url=${endpoint}`],
+    env: {},
+    credentials: { accessKeyId, secretAccessKey },
+    ...change,
+  };
+}
+
+export function descriptorsOf(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).length;
+}

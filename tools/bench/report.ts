@@ -1,0 +1,48 @@
+import { cpus, release, totalmem } from "node:os";
+import { VERSION } from "../../src/base/version.ts";
+import type { Figures } from "./part.ts";
+
+/** What the figures were measured on: without it they can't be compared with others. */
+export function machineFigures(now: Date): Figures {
+  return {
+    cpu_model: cpus()[0]?.model.trim() ?? "unknown",
+    cpu_cores: cpus().length,
+    memory_mb: Math.round(totalmem() / 1e6),
+    kernel: release(),
+    node_version: process.version,
+    s3csi_version: VERSION,
+    date: now.toISOString(),
+  };
+}
+
+/** What build/bench/PART.json holds: one flat object. */
+export function reportOf(part: string, machine: Figures, figures: Figures): Figures {
+  const head: Figures = { part, ...machine };
+  const clash = Object.keys(figures).find((name) => Object.hasOwn(head, name));
+  if (clash !== undefined) throw new Error(`the figure ${clash} of ${part} hides the report's own`);
+  return { ...head, ...figures };
+}
+
+const UNITS: Readonly<Record<string, string>> = { ms: "ms", s: "s", mb: "MB", gbps: "GB/s" };
+
+/** A table for people: `publish_ms_p50: 5123.4` becomes `publish p50   5123 ms`. */
+export function tableOf(figures: Figures): string {
+  const rows = Object.entries(figures).map(([name, value]) => {
+    const words = name.split("_");
+    const unit = words.findLast((word) => Object.hasOwn(UNITS, word));
+    const title = words.filter((word) => word !== unit).join(" ");
+    return { title, value: shortOf(value), unit: UNITS[unit ?? ""] ?? "" };
+  });
+  const titleWidth = Math.max(0, ...rows.map(({ title }) => title.length));
+  const valueWidth = Math.max(0, ...rows.map(({ value }) => value.length));
+  const lines = rows.map(({ title, value, unit }) =>
+    `  ${title.padEnd(titleWidth)}  ${value.padStart(valueWidth)} ${unit}`.trimEnd(),
+  );
+  return `${lines.join("\n")}\n`;
+}
+
+/** Three digits tell enough of a small number, and whole ones of a large. */
+function shortOf(value: number | string): string {
+  if (typeof value === "string" || Number.isInteger(value)) return String(value);
+  return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}
