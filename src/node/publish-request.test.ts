@@ -28,7 +28,7 @@ const GOOD: Init = {
 
 function parseWith(change: Init) {
   return parsePublishRequest(
-    create(NodePublishVolumeRequestSchema, { ...GOOD, ...change }),
+    create(NodePublishVolumeRequestSchema, { ...GOOD, ...change } as Init),
     KUBELET,
   );
 }

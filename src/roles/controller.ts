@@ -37,6 +37,14 @@ const FLAGS = {
     placeholder: "POLICY",
     help: "Always, IfNotPresent or Never; default IfNotPresent",
   },
+  mountpointImagePullSecrets: {
+    schema: z
+      .string()
+      .default("")
+      .transform((names) => names.split(",").filter((name) => name !== "")),
+    placeholder: "NAME,…",
+    help: "pull secrets of Mountpoint Pods, in their namespace; default none",
+  },
   mountpointPriorityClass: {
     schema: z.string().min(1).default("mount-s3-critical"),
     placeholder: "NAME",
@@ -82,6 +90,7 @@ async function reconcile(
           namespace: config.mountpointNamespace,
           image: config.mountpointImage,
           imagePullPolicy: config.mountpointImagePullPolicy,
+          imagePullSecrets: config.mountpointImagePullSecrets,
           priorityClassName: config.mountpointPriorityClass,
           driverVersion: VERSION,
           instance: identity,
