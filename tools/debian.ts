@@ -16,15 +16,20 @@ const PACKAGES = (
  * no service is started by a package script.
  */
 export async function debianRoot(): Promise<string> {
+  return unpackedPackages("debian", PACKAGES);
+}
+
+/** Any other packages in the same way, in a directory of their own. */
+export async function unpackedPackages(name: string, packages: readonly string[]) {
   const release = await run("sh", ["-c", ". /etc/os-release && echo $ID $VERSION_ID"]).catch(
     () => "",
   );
-  return cached("debian", [JSON.stringify(PACKAGES), release, process.arch], async (dir) => {
-    await step(`fetching ${PACKAGES.length} Debian packages`, () => fetchPackages(dir));
+  return cached(name, [JSON.stringify(packages), release, process.arch], async (dir) => {
+    await step(`fetching ${packages.length} Debian packages`, () => fetchPackages(dir, packages));
   });
 }
 
-/** Where the shared libraries of debianRoot() are. */
+/** Where the shared libraries of such a directory are. */
 export async function debianLibraries(root: string): Promise<string> {
   const lib = join(root, "usr/lib");
   const triplet = (await readdir(lib)).find((name) => name.endsWith("-linux-gnu"));
@@ -32,11 +37,11 @@ export async function debianLibraries(root: string): Promise<string> {
   return join(lib, triplet);
 }
 
-async function fetchPackages(dir: string): Promise<void> {
+async function fetchPackages(dir: string, packages: readonly string[]): Promise<void> {
   const debs = join(dir, "debs");
   await mkdir(debs);
   await chmod(dir, 0o755);
-  const download = () => run("apt-get", ["download", "-q", ...PACKAGES], { cwd: debs });
+  const download = () => run("apt-get", ["download", "-q", ...packages], { cwd: debs });
   await download().catch(async (error: unknown) => {
     if (error instanceof ToolError) {
       throw new ToolError("Debian (or a relative with apt-get) is needed for containerd and runc");

@@ -53,9 +53,10 @@ export class Engine {
     return this.#makeLocal(parent, name, "directory");
   }
 
-  async create(parent: number, name: string, flags: number, pid: number) {
+  /** `knownAbsent`: S3 was asked for the name just now, and had nothing. */
+  async create(parent: number, name: string, flags: number, pid: number, knownAbsent = false) {
     const parsed = parseOpenFlags(flags);
-    const inode = await this.#makeLocal(parent, name, "file");
+    const inode = await this.#makeLocal(parent, name, "file", knownAbsent);
     return { inode, opened: this.#openWriter(inode, parsed, pid) };
   }
 
@@ -211,10 +212,16 @@ export class Engine {
     if (this.#config.readOnly) throw new PosixFailure("EROFS", "the volume is read-only");
   }
 
-  async #makeLocal(parent: number, name: string, kind: "file" | "directory"): Promise<Inode> {
+  async #makeLocal(
+    parent: number,
+    name: string,
+    kind: "file" | "directory",
+    knownAbsent = false,
+  ): Promise<Inode> {
     this.#checkWritable();
     const path = this.#names.resolve(parent, name);
-    if ((await this.#names.lookup(path)) !== undefined) {
+    const free = knownAbsent && this.table.current(path) === undefined;
+    if (!free && (await this.#names.lookup(path)) !== undefined) {
       throw new Failure("conflict", `${path} exists`);
     }
     const inode = this.table.addLocal(path, kind);

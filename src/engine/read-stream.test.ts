@@ -16,10 +16,12 @@ for (let at = 0; at < OBJECT_BYTES; at += 4)
 /** Bytes come in pieces over several turns, and some fetches fail half-way. */
 class SlowStore extends MemoryStore {
   fetches = 0;
+  fetchedBytes = 0;
   failing: (fetch: number) => boolean = () => false;
 
   override async read(range: RangeRead, signal?: AbortSignal): Promise<void> {
     const fetch = this.fetches++;
+    this.fetchedBytes += range.into.length;
     const step = Math.ceil(range.into.length / 3);
     for (let filled = 0; filled < range.into.length;) {
       await new Promise(setImmediate);
@@ -77,6 +79,21 @@ test("random readers fetch what they ask for and nothing else", async () => {
   const { pool, stream } = open(store, 256 * MIB);
   for (const at of [9, 3, 17, 5, 12]) await readAndCompare(stream, at * MIB, 4096);
   assert.equal(store.fetches, 5);
+  stream.close();
+  await drained(pool);
+});
+
+test("a reader at random that began at the start fetches little", async () => {
+  const store = new SlowStore();
+  const { pool, stream } = open(store, 256 * MIB);
+  for (let at = 0; at < 4 * MIB; at += MIB) await readAndCompare(stream, at, MIB);
+  const before = store.fetchedBytes;
+  for (let n = 0; n < 300; n++) {
+    const page = (n * 2654435761) % Math.floor(OBJECT_BYTES / 4096);
+    await readAndCompare(stream, page * 4096, 4096);
+  }
+  const eachKib = (store.fetchedBytes - before) / 300 / 1024;
+  assert(eachKib <= 128, `${eachKib} KiB per read`);
   stream.close();
   await drained(pool);
 });

@@ -4,7 +4,8 @@ import type { FetchSource } from "./fetched-range.ts";
 
 /** What is read behind a seek that is not followed by a next read stays this small. */
 const FIRST_WINDOW_BYTES = 1 << 20;
-const WINDOW_BYTES_MAX = 64 << 20;
+/** Four parts of the default size: more in flight is only more memory, not more speed. */
+const WINDOW_BYTES_MAX = 32 << 20;
 /** The kernel's parallel readahead arrives a little out of order. */
 const DISORDER_BYTES = 4 << 20;
 
@@ -18,7 +19,8 @@ const NOTHING: Lent = { chunks: [], release: () => undefined };
 /**
  * Reads of one open file. Sequential reads are served from a window of ranged GETs that run in
  * parallel ahead of the reader; it doubles while the reader follows it. A read elsewhere is one
- * exact GET and leaves the window alone; only a second one behind it moves the window there.
+ * exact GET and halves the window, until a reader at random has none; only a second read behind
+ * it moves the window there.
  * INVARIANT: ranges are adjacent and in order.
  */
 export class ReadStream {
@@ -40,7 +42,10 @@ export class ReadStream {
     const endBytes = Math.min(offsetBytes + sizeBytes, this.#objectBytes);
     if (endBytes <= offsetBytes) return NOTHING;
     if (!this.#isInWindow(offsetBytes)) {
-      if (offsetBytes !== this.#strayEndBytes) return this.#readStray(offsetBytes, endBytes);
+      if (offsetBytes !== this.#strayEndBytes) {
+        this.#shrink();
+        return this.#readStray(offsetBytes, endBytes);
+      }
       this.#restart(offsetBytes);
     }
     this.#advance(endBytes);
@@ -71,6 +76,12 @@ export class ReadStream {
     this.#windowBytes = FIRST_WINDOW_BYTES;
     this.#readEndBytes = offsetBytes;
     this.#extend(offsetBytes, offsetBytes + FIRST_WINDOW_BYTES);
+  }
+
+  /** Random reads that happen to hit a window would make it grow, and fetch it in vain. */
+  #shrink(): void {
+    if (this.#windowBytes > FIRST_WINDOW_BYTES) this.#windowBytes /= 2;
+    else this.close();
   }
 
   async #readStray(offsetBytes: number, endBytes: number): Promise<Lent> {

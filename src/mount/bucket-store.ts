@@ -4,6 +4,8 @@ import type { CredentialSource } from "../s3/credentials.ts";
 import { locate } from "../s3/s3-location.ts";
 import { S3Store } from "../s3/s3-store.ts";
 import { S3Transport } from "../s3/s3-transport.ts";
+import { CHECKSUM_KINDS } from "../s3/upload-checksum.ts";
+import type { ChecksumKind } from "../s3/upload-checksum.ts";
 import type { MountOptions } from "./mount-options.ts";
 
 const CONNECTIONS_MAX = 64;
@@ -31,11 +33,14 @@ export async function openBucket(
     connectionsMax: CONNECTIONS_MAX,
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
     silenceLimitMs: SILENCE_LIMIT_MS,
-    signsPayload: options.signsPayload,
+    signsPayload: options.checksum === "sha256",
     extraHeaders: options.requestHeaders,
   });
   const policy = { attemptsMax: options.attemptsMax, windowMs: RETRY_WINDOW_MS };
-  const store = new S3Store(transport, policy, options.objectHeaders);
+  const store = new S3Store(transport, policy, {
+    objectHeaders: options.objectHeaders,
+    checksum: checksumOf(options),
+  });
   try {
     await store.probe(options.engine.prefix, PROBE_TIMEOUT_MS);
     return store;
@@ -43,6 +48,11 @@ export async function openBucket(
     store.close();
     throw probeFailure(error, options);
   }
+}
+
+/** A SHA-256 is a part of the signature already, and needs no header of its own. */
+function checksumOf({ checksum }: MountOptions): ChecksumKind | undefined {
+  return checksum === "crc32" || checksum === "crc32c" ? CHECKSUM_KINDS[checksum] : undefined;
 }
 
 /** Names the two things that a user can check: the bucket and the endpoint. */

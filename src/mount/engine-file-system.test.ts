@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
+import { Failure } from "../base/failure.ts";
 import { Engine } from "../engine/engine.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
 import { Protocol } from "../fuse/protocol.ts";
@@ -88,4 +89,34 @@ async function run(messages: readonly Message[]): Promise<void> {
 test("whatever the device says, each message is answered once and nothing is a bug", async () => {
   const property = fc.asyncProperty(fc.array(message, { maxLength: 40 }), run);
   await fc.assert(property, { numRuns: 300 });
+});
+
+const absent = (error: unknown) => error instanceof Failure && error.kind === "absent";
+const exists = (error: unknown) => error instanceof Failure && error.kind === "conflict";
+
+class CountingStore extends MemoryStore {
+  heads = 0;
+  override async head(key: string) {
+    this.heads += 1;
+    return super.head(key);
+  }
+}
+
+test("a name that was looked up just now is created without asking again, once", async () => {
+  const store = new CountingStore();
+  const caller = { uid: 1, gid: 1, pid: 1 };
+  const fileSystem = new EngineFileSystem(new Engine(store, CONFIG), {
+    config: CONFIG,
+    startedMs: 0,
+    admits: () => true,
+    crowding: { isFull: false, check: () => undefined },
+    onLostUpload: () => undefined,
+  });
+  await assert.rejects(async () => fileSystem.lookup(caller, 1, "new"), absent);
+  await fileSystem.create(caller, 1, "new", 0o1001);
+  assert.equal(store.heads, 1);
+  await assert.rejects(fileSystem.create(caller, 1, "new", 0o1001), exists);
+  await store.put("other", Buffer.from("x"));
+  await assert.rejects(fileSystem.create(caller, 1, "other", 0o1001), exists);
+  assert.equal(store.heads, 2);
 });

@@ -15,6 +15,7 @@ import type {
 } from "../fuse/file-system.ts";
 import type { Crowding } from "./crowding.ts";
 import { errnoOf } from "./errno.ts";
+import { RecentAbsences } from "./recent-absences.ts";
 
 export interface FileSystemOptions {
   readonly config: EngineConfig;
@@ -30,6 +31,7 @@ export interface FileSystemOptions {
 export class EngineFileSystem implements FileSystem {
   readonly #engine: Engine;
   readonly #options: FileSystemOptions;
+  readonly #absences = new RecentAbsences();
 
   constructor(engine: Engine, options: FileSystemOptions) {
     this.#engine = engine;
@@ -43,9 +45,11 @@ export class EngineFileSystem implements FileSystem {
   lookup(caller: Caller, parent: number, name: string): Maybe<Entry | AbsentEntry> {
     this.#admit(caller);
     const found = this.#engine.lookup(parent, name);
-    return found instanceof Promise
-      ? found.then((inode) => this.#entered(inode))
-      : this.#entered(found);
+    const answerOf = (inode: Inode | undefined) => {
+      if (inode === undefined) this.#absences.add(parent, name);
+      return this.#entered(inode);
+    };
+    return found instanceof Promise ? found.then(answerOf) : answerOf(found);
   }
 
   forget(nodeid: number, count: number): void {
@@ -88,7 +92,8 @@ export class EngineFileSystem implements FileSystem {
 
   async create(caller: Caller, parent: number, name: string, flags: number) {
     this.#admit(caller);
-    const { inode, opened } = await this.#engine.create(parent, name, flags, caller.pid);
+    const absent = this.#absences.take(parent, name);
+    const { inode, opened } = await this.#engine.create(parent, name, flags, caller.pid, absent);
     return { entry: this.#count(inode), opened: openedOf(opened) };
   }
 

@@ -125,6 +125,14 @@ test("keys: the profile, then the environment, then the shared file; else none",
   );
 });
 
+test("checksums: the cheapest by default, any of ours when asked for", () => {
+  assert.equal(read("bucket /mnt").checksum, "crc32");
+  assert.equal(read("bucket /mnt --upload-checksums crc64nvme").checksum, "crc32");
+  for (const word of ["crc32", "crc32c", "sha256", "off"]) {
+    assert.equal(read(`bucket /mnt --upload-checksums ${word}`).checksum, word);
+  }
+});
+
 test("help asks for nothing else", () => {
   assert.equal(readMountOptions(["--help"], {}), undefined);
 });

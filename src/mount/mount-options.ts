@@ -22,6 +22,7 @@ const CACHE_TTL_MS = 60_000;
 const ATTEMPTS_DEFAULT = 10;
 const INODES_DEFAULT = 200_000;
 const INODE_BOUNDS = { min: 100, max: 100_000_000 };
+const CHECKSUMS = ["crc32", "crc32c", "sha256", "off"] as const;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -37,7 +38,8 @@ export interface MountOptions {
   readonly accelerated: boolean;
   readonly signs: boolean;
   readonly profile: string | undefined;
-  readonly signsPayload: boolean;
+  /** How S3 verifies what it receives. */
+  readonly checksum: (typeof CHECKSUMS)[number];
   readonly caBundlePath: string | undefined;
   readonly userAgentPrefix: string;
   readonly attemptsMax: number;
@@ -76,7 +78,7 @@ export function readMountOptions(
     ...endpointOf(values, env, bucket),
     signs: values["no-sign-request"] !== true,
     profile: profileOf(values),
-    signsPayload: checksums(text(values, "upload-checksums")),
+    checksum: checksumOf(text(values, "upload-checksums")),
     caBundlePath: text(values, "ca-bundle") ?? nonEmpty(env["AWS_CA_BUNDLE"]),
     userAgentPrefix: headerText("user-agent-prefix", text(values, "user-agent-prefix") ?? ""),
     attemptsMax: attempts(env["AWS_MAX_ATTEMPTS"]),
@@ -271,9 +273,10 @@ function inodesOf(values: Values): number {
   return given === undefined ? INODES_DEFAULT : wholeNumber("inode-limit", given, INODE_BOUNDS);
 }
 
-function checksums(given: string | undefined): boolean {
-  if (given === undefined) return true;
-  return oneOf("upload-checksums", given, ["crc32c", "crc64nvme", "off"]) !== "off";
+/** The cheapest one by default. S3 computes crc64nvme by itself: ours would only be slower. */
+function checksumOf(given: string | undefined): MountOptions["checksum"] {
+  if (given === undefined || given === "crc64nvme") return "crc32";
+  return oneOf("upload-checksums", given, CHECKSUMS);
 }
 
 function attempts(given: string | undefined): number {

@@ -86,7 +86,7 @@ export const OPTION_TABLE = {
     wrong: "rot13",
   }),
   "sse-kms-key-id": bucketValue("ARN", "key for --sse aws:kms and aws:kms:dsse", { wrong: "key" }),
-  "upload-checksums": bucketValue("KIND", "crc32c, crc64nvme, or off: contents are not signed", {
+  "upload-checksums": bucketValue("KIND", "of uploads: crc32 (default), crc32c, sha256 or off", {
     right: "off",
     wrong: "md5",
   }),

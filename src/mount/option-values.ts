@@ -34,8 +34,9 @@ export function ttlMs(name: string, text: string): number {
   throw wrong(name, text, "seconds, indefinite or minimal is expected");
 }
 
-export function oneOf(name: string, text: string, allowed: readonly string[]): string {
-  if (allowed.includes(text)) return text;
+export function oneOf<T extends string>(name: string, text: string, allowed: readonly T[]): T {
+  const found = allowed.find((word) => word === text);
+  if (found !== undefined) return found;
   throw wrong(name, text, `one of ${allowed.join(", ")} is expected`);
 }
 

@@ -37,6 +37,8 @@ export interface RangeRead {
 export interface UploadedPart {
   readonly partNumber: number;
   readonly etag: string;
+  /** What S3 verified it by, to be said again at the end. */
+  readonly checksum?: string;
 }
 
 /** One bucket as the engine sees it. Failures: `absent`, `denied`, `stale`, `remote`. */

@@ -31,7 +31,14 @@ const KIND_OF_STATUS: Readonly<Record<number, FailureKind>> = {
   412: "stale",
   416: "stale",
 };
-const RETRIED_CODES = new Set(["RequestTimeout", "SlowDown", "RequestTimeTooSkewed"]);
+const RETRIED_CODES = new Set([
+  "BadDigest", // damaged on its way: what we have here is still right
+  "RequestTimeTooSkewed",
+  "RequestTimeout",
+  "SlowDown",
+  "XAmzContentChecksumMismatch",
+  "XAmzContentSHA256Mismatch",
+]);
 
 /** An answer that is no success, as a Failure that names what was asked and what S3 said. */
 export function failureOf(subject: string, response: HttpResponse): Failure {

@@ -9,6 +9,7 @@ import { fixedCredentials } from "./credentials.ts";
 import { locate } from "./s3-location.ts";
 import { S3Store } from "./s3-store.ts";
 import { S3Transport } from "./s3-transport.ts";
+import { CHECKSUM_KINDS } from "./upload-checksum.ts";
 
 type Answer = (response: ServerResponse, request: IncomingMessage) => void;
 
@@ -46,10 +47,12 @@ async function scripted(script: Answer[]) {
     connectionsMax: 4,
     connectTimeoutMs: 1000,
     silenceLimitMs: 500,
-    signsPayload: true,
+    signsPayload: false,
     extraHeaders: {},
   });
-  const store = new S3Store(transport, { attemptsMax: 4, windowMs: 10_000 }, {});
+  const policy = { attemptsMax: 4, windowMs: 10_000 };
+  const uploads = { objectHeaders: {}, checksum: CHECKSUM_KINDS.crc32 };
+  const store = new S3Store(transport, policy, uploads);
   const close = () => {
     store.close();
     server.closeAllConnections();
@@ -162,6 +165,24 @@ test("a lost answer to the completion is settled by the upload's own mark", asyn
     other.store.completeUpload("k", otherId, [], signal),
     (error) => error instanceof Failure && error.kind === "absent",
   );
+});
+
+test("a body carries its checksum, and is sent again when it was damaged on its way", async () => {
+  const sums: unknown[] = [];
+  const damaged: Answer = (response, request) => {
+    sums.push(request.headers["x-amz-checksum-crc32"]);
+    fails(400, "BadDigest")(response, request);
+  };
+  const stored: Answer = (response, request) => {
+    sums.push(request.headers["x-amz-checksum-crc32"]);
+    response.writeHead(200, { etag: '"e"' }).end();
+  };
+  using endpoint = await scripted([damaged, stored, stored]);
+  const sum = CHECKSUM_KINDS.crc32.of(BODY);
+  await endpoint.store.put("k", BODY, signal);
+  const part = await endpoint.store.uploadPart("k", "u", 1, BODY, signal);
+  assert.deepEqual(sums, [sum, sum, sum]);
+  assert.deepEqual(part, { partNumber: 1, etag: '"e"', checksum: sum });
 });
 
 test("a completion that says 200 and fails in its document is tried again", async () => {

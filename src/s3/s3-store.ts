@@ -14,6 +14,7 @@ import type { HttpResponse } from "./response-reader.ts";
 import { PermanentFailure, retry } from "./retry.ts";
 import type { RetryPolicy } from "./retry.ts";
 import type { S3Request, S3Transport } from "./s3-transport.ts";
+import type { ChecksumKind } from "./upload-checksum.ts";
 import { escapeXml, readXml } from "./xml.ts";
 
 const ARCHIVES = new Set(["GLACIER", "DEEP_ARCHIVE"]);
@@ -22,20 +23,24 @@ const PROBE_POLICY: RetryPolicy = { attemptsMax: 3, windowMs: 3_000 };
 /** Marks an upload as ours, so that a lost answer to its completion can be settled. */
 const NONCE_HEADER = "x-amz-meta-s3csi-upload";
 
-/** Sent with every new object: storage class, encryption, content type. */
-export type ObjectHeaders = Readonly<Record<string, string>>;
+export interface UploadOptions {
+  /** Sent with every new object: storage class, encryption, content type. */
+  readonly objectHeaders: Readonly<Record<string, string>>;
+  /** What S3 verifies bodies by before it accepts them; undefined: nothing of ours. */
+  readonly checksum: ChecksumKind | undefined;
+}
 
 /** The bucket behind HTTP, with retries: an ObjectStore that may take its time, not give up. */
 export class S3Store implements ObjectStore {
   readonly #transport: S3Transport;
   readonly #policy: RetryPolicy;
-  readonly #objectHeaders: ObjectHeaders;
+  readonly #uploads: UploadOptions;
   readonly #nonces = new Map<string, string>();
 
-  constructor(transport: S3Transport, policy: RetryPolicy, objectHeaders: ObjectHeaders) {
+  constructor(transport: S3Transport, policy: RetryPolicy, uploads: UploadOptions) {
     this.#transport = transport;
     this.#policy = policy;
-    this.#objectHeaders = objectHeaders;
+    this.#uploads = uploads;
   }
 
   /** Asks for what a mount needs first; fails within seconds and says why it won't work. */
@@ -95,13 +100,17 @@ export class S3Store implements ObjectStore {
   }
 
   async put(key: string, body: Uint8Array, signal: AbortSignal): Promise<{ etag: string }> {
-    const request = { method: "PUT", key, body, headers: this.#objectHeaders } as const;
+    const { checksum, objectHeaders } = this.#uploads;
+    const sum = checksum && { [checksum.header]: checksum.of(body) };
+    const request = { method: "PUT", key, body, headers: { ...objectHeaders, ...sum } } as const;
     return { etag: etagOf(await this.#send(request, signal)) };
   }
 
   async createUpload(key: string, signal: AbortSignal): Promise<string> {
     const nonce = randomUUID();
-    const headers = { ...this.#objectHeaders, [NONCE_HEADER]: nonce };
+    const { checksum, objectHeaders } = this.#uploads;
+    const verified = checksum && { "x-amz-checksum-algorithm": checksum.algorithm };
+    const headers = { ...objectHeaders, ...verified, [NONCE_HEADER]: nonce };
     const request = { method: "POST", key, query: [["uploads", ""]], headers } as const;
     const response = await this.#send(request, signal);
     const uploadId = readXml(response.body.toString("utf8")).textOf("UploadId");
@@ -121,8 +130,15 @@ export class S3Store implements ObjectStore {
       ["partNumber", String(partNumber)],
       ["uploadId", uploadId],
     ] as const;
-    const response = await this.#send({ method: "PUT", key, query, body }, signal);
-    return { partNumber, etag: etagOf(response) };
+    const kind = this.#uploads.checksum;
+    if (kind === undefined) {
+      const response = await this.#send({ method: "PUT", key, query, body }, signal);
+      return { partNumber, etag: etagOf(response) };
+    }
+    const checksum = kind.of(body);
+    const headers = { [kind.header]: checksum };
+    const response = await this.#send({ method: "PUT", key, query, body, headers }, signal);
+    return { partNumber, etag: etagOf(response), checksum };
   }
 
   /** An upload that has gone: our first answer was lost, or somebody else ended it. */
@@ -132,7 +148,7 @@ export class S3Store implements ObjectStore {
     parts: readonly UploadedPart[],
     signal: AbortSignal,
   ): Promise<{ etag: string }> {
-    const body = completeDocument(parts);
+    const body = completeDocument(parts, this.#uploads.checksum?.element);
     const request = { method: "POST", key, query: [["uploadId", uploadId]], body } as const;
     const done = await retry(this.#policy, signal, async () => {
       try {
@@ -193,11 +209,12 @@ function readCompletion(key: string, response: HttpResponse): { etag: string } {
   throw new Failure("remote", `completing ${key}: ${root.textOf("Code") ?? root.name}`);
 }
 
-function completeDocument(parts: readonly UploadedPart[]): Buffer {
-  const elements = parts.map(
-    ({ partNumber, etag }) =>
-      `<Part><PartNumber>${partNumber}</PartNumber><ETag>${escapeXml(etag)}</ETag></Part>`,
-  );
+function completeDocument(parts: readonly UploadedPart[], sumName: string | undefined): Buffer {
+  const elements = parts.map(({ partNumber, etag, checksum }) => {
+    const sum = checksum && sumName ? `<${sumName}>${checksum}</${sumName}>` : "";
+    const tag = `<ETag>${escapeXml(etag)}</ETag>`;
+    return `<Part><PartNumber>${partNumber}</PartNumber>${tag}${sum}</Part>`;
+  });
   const text = `<CompleteMultipartUpload>${elements.join("")}</CompleteMultipartUpload>`;
   return Buffer.from(text, "utf8");
 }
