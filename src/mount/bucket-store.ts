@@ -11,7 +11,6 @@ import type { MountOptions } from "./mount-options.ts";
 const CONNECTIONS_MAX = 64;
 const CONNECT_TIMEOUT_MS = 3_000;
 const SILENCE_LIMIT_MS = 20_000;
-const RETRY_WINDOW_MS = 60_000;
 const PROBE_TIMEOUT_MS = 5_000;
 
 /** The bucket that the options name, asked once whether it will serve us. */
@@ -36,7 +35,7 @@ export async function openBucket(
     signsPayload: options.checksum === "sha256",
     extraHeaders: options.requestHeaders,
   });
-  const policy = { attemptsMax: options.attemptsMax, windowMs: RETRY_WINDOW_MS };
+  const policy = { attemptsMax: options.attemptsMax, windowMs: options.outageLimitMs };
   const store = new S3Store(transport, policy, {
     objectHeaders: options.objectHeaders,
     checksum: checksumOf(options),

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
-import { totalmem } from "node:os";
 import { Failure } from "../base/failure.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
+import { attemptsOf, inodeLimitOf, memoryTargetOf, outageLimitOf } from "./limit-options.ts";
 import { OPTION_TABLE, OPTIONS } from "./option-table.ts";
 import type { OptionName } from "./option-table.ts";
 import {
@@ -19,9 +19,6 @@ const PART_BOUNDS = { min: 5 * MIB, max: 5 * 1024 * MIB };
 const ID_BOUNDS = { min: 0, max: 0xffff_fffe };
 const DEFAULT_TTL_MS = 1000;
 const CACHE_TTL_MS = 60_000;
-const ATTEMPTS_DEFAULT = 10;
-const INODES_DEFAULT = 200_000;
-const INODE_BOUNDS = { min: 100, max: 100_000_000 };
 const CHECKSUMS = ["crc32", "crc32c", "sha256", "off"] as const;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -43,6 +40,8 @@ export interface MountOptions {
   readonly caBundlePath: string | undefined;
   readonly userAgentPrefix: string;
   readonly attemptsMax: number;
+  /** An endpoint that is away so long is an error of the applications. */
+  readonly outageLimitMs: number;
   readonly requestHeaders: Readonly<Record<string, string>>;
   readonly objectHeaders: Readonly<Record<string, string>>;
   readonly lets: "owner" | "root" | "all";
@@ -81,7 +80,8 @@ export function readMountOptions(
     checksum: checksumOf(text(values, "upload-checksums")),
     caBundlePath: text(values, "ca-bundle") ?? nonEmpty(env["AWS_CA_BUNDLE"]),
     userAgentPrefix: headerText("user-agent-prefix", text(values, "user-agent-prefix") ?? ""),
-    attemptsMax: attempts(env["AWS_MAX_ATTEMPTS"]),
+    attemptsMax: attemptsOf(env["AWS_MAX_ATTEMPTS"]),
+    outageLimitMs: outageLimitOf(text(values, "outage-limit")),
     ...headersOf(values),
     lets: values["allow-other"] === true ? "all" : values["allow-root"] === true ? "root" : "owner",
     logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "silent" : "info",
@@ -252,37 +252,15 @@ function engineConfig(values: Values, prefix: string): EngineConfig {
     negativeTtlMs: ttlOf(values, "negative-metadata-ttl") ?? metadataTtl ?? cached ?? 0,
     readPartSizeBytes: sizeOf(values, "read-part-size") ?? part,
     writePartSizeBytes: sizeOf(values, "write-part-size") ?? part,
-    memoryBytes: memoryOf(values),
-    inodesMax: inodesOf(values),
+    memoryBytes: memoryTargetOf(text(values, "memory-target")),
+    inodesMax: inodeLimitOf(text(values, "inode-limit")),
   };
-}
-
-/** A quarter of what the container or the machine has; the rest is for everybody else. */
-function memoryOf(values: Values): number {
-  const given = text(values, "memory-target");
-  if (given !== undefined) {
-    return wholeNumber("memory-target", given, { min: 64, max: 1 << 20 }) * MIB;
-  }
-  const constrained = process.constrainedMemory();
-  const available = constrained > 0 && constrained < totalmem() ? constrained : totalmem();
-  return Math.min(Math.max(available / 4, 64 * MIB), 512 * MIB);
-}
-
-function inodesOf(values: Values): number {
-  const given = text(values, "inode-limit");
-  return given === undefined ? INODES_DEFAULT : wholeNumber("inode-limit", given, INODE_BOUNDS);
 }
 
 /** The cheapest one by default. S3 computes crc64nvme by itself: ours would only be slower. */
 function checksumOf(given: string | undefined): MountOptions["checksum"] {
   if (given === undefined || given === "crc64nvme") return "crc32";
   return oneOf("upload-checksums", given, CHECKSUMS);
-}
-
-function attempts(given: string | undefined): number {
-  if (given === undefined || given === "") return ATTEMPTS_DEFAULT;
-  if (/^[1-9]\d{0,3}$/.test(given)) return Number(given);
-  throw new Failure("invalid", `AWS_MAX_ATTEMPTS ${given}: a number from 1 to 9999 is expected`);
 }
 
 function ttlOf(values: Values, name: OptionName): number | undefined {

@@ -114,6 +114,10 @@ export const OPTION_TABLE = {
     right: "1000",
     wrong: "3",
   }),
+  "outage-limit": clientValue("SECONDS", "how long an endpoint that is away is waited for (60)", {
+    right: "120",
+    wrong: "0",
+  }),
   "part-size": clientValue("BYTES", "part of a read or an upload (8388608)", PART),
   "read-part-size": clientValue("BYTES", "part of a read", PART),
   "write-part-size": clientValue("BYTES", "part of an upload; 10,000 of them at most", PART),

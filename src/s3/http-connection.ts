@@ -1,7 +1,8 @@
 import { Buffer } from "node:buffer";
 import net from "node:net";
 import tls from "node:tls";
-import { Failure } from "../base/failure.ts";
+import type { Failure } from "../base/failure.ts";
+import { AwayFailure } from "./retry.ts";
 import { ResponseReader } from "./response-reader.ts";
 import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
 
@@ -152,7 +153,7 @@ export class HttpConnection {
     if (this.#broken !== undefined) return;
     const { host, port } = this.#origin;
     const verb = this.#connected ? "lost the connection to" : "can't reach";
-    this.#broken = new Failure("remote", `${verb} the endpoint ${host}:${port}: ${why}`, cause);
+    this.#broken = new AwayFailure(`${verb} the endpoint ${host}:${port}: ${why}`, cause);
     this.#socket.destroy();
     const exchange = this.#exchange;
     this.#exchange = undefined;

@@ -2,13 +2,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Failure } from "../base/failure.ts";
 
 export interface RetryPolicy {
+  /** How often what S3 refuses or breaks is tried. An endpoint that is away counts by time only. */
   readonly attemptsMax: number;
   /** No new attempt begins after this; the one under way may end. */
   readonly windowMs: number;
 }
 
 const FIRST_PAUSE_MS = 50;
-const PAUSE_MAX_MS = 5_000;
+const PAUSE_MAX_MS = 2_000;
 
 /** Tries again what fails as `remote`, with growing, jittered pauses, within both bounds. */
 export async function retry<T>(
@@ -17,17 +18,26 @@ export async function retry<T>(
   attempt: () => Promise<T>,
 ): Promise<T> {
   const endMs = performance.now() + policy.windowMs;
+  let faults = 0;
   for (let attemptNumber = 1; ; attemptNumber++) {
     try {
       return await attempt();
     } catch (error) {
       signal.throwIfAborted();
       if (!isRetryable(error)) throw error;
+      if (!(error instanceof AwayFailure)) faults += 1;
       const pauseMs = pauseAfter(attemptNumber);
       const tooLate = performance.now() + pauseMs > endMs;
-      if (attemptNumber >= policy.attemptsMax || tooLate) throw error;
+      if (faults >= policy.attemptsMax || tooLate) throw error;
       await sleep(pauseMs, undefined, { signal });
     }
+  }
+}
+
+/** The endpoint can't be reached, or asks us to come later: an outage, which ends by itself. */
+export class AwayFailure extends Failure {
+  constructor(message: string, cause?: unknown) {
+    super("remote", message, cause);
   }
 }
 

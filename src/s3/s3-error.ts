@@ -50,6 +50,11 @@ export function failureOf(subject: string, response: HttpResponse): Failure {
   return new Failure(kind, `${subject}: HTTP ${response.status} ${code}${said}${hint}`.trimEnd());
 }
 
+/** Not now, says the endpoint or what stands before it: as good as unreachable. */
+export function isAway({ status }: HttpResponse): boolean {
+  return status === 503 || status === 429;
+}
+
 /** Worth another try: the endpoint is overloaded or half-way through something. */
 export function isTransient(response: HttpResponse): boolean {
   if (response.status >= 500 && response.status !== 501) return true;

@@ -83,14 +83,19 @@ test("a body cut short is continued where it broke", async () => {
   assert.deepEqual(endpoint.asked, ["GET /bkt/k bytes=100-109", "GET /bkt/k bytes=104-109"]);
 });
 
-test("overload and silence are waited out, within the number of attempts", async () => {
-  using endpoint = await scripted([
-    fails(503, "SlowDown"),
-    () => undefined,
-    (response) => response.writeHead(206).end(BODY),
-  ]);
+const lost: Answer = (response) => void response.destroy();
+
+test("overload, silence and lost connections are waited out, however many there are", async () => {
+  const away = [fails(503, "SlowDown"), () => undefined, fails(429, "TooManyRequests")];
+  const answers = [...away, lost, lost, lost];
+  using endpoint = await scripted([...answers, (response) => response.writeHead(206).end(BODY)]);
   assert.equal(await readAll(endpoint.store), BODY.toString());
-  using hopeless = await scripted([]);
+  assert.equal(endpoint.asked.length, 7, "more than the 4 attempts that a fault gets");
+});
+
+test("a fault of the endpoint is tried again within the number of attempts", async () => {
+  const broken = fails(500, "InternalError");
+  using hopeless = await scripted([broken, broken, broken, broken, broken]);
   await assert.rejects(
     readAll(hopeless.store),
     (error) => error instanceof Failure && error.kind === "remote",

@@ -2,9 +2,9 @@ import { createHash } from "node:crypto";
 import { Failure } from "../base/failure.ts";
 import type { CredentialSource } from "./credentials.ts";
 import { HttpPool } from "./http-pool.ts";
-import { PermanentFailure } from "./retry.ts";
+import { AwayFailure, PermanentFailure } from "./retry.ts";
 import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
-import { failureOf, isTransient } from "./s3-error.ts";
+import { failureOf, isAway, isTransient } from "./s3-error.ts";
 import type { S3Location } from "./s3-location.ts";
 import {
   canonicalQuery,
@@ -70,6 +70,7 @@ export class S3Transport {
     if (response.status >= 200 && response.status < 300) return response;
     const failure = failureOf(this.#subjectOf(request), response);
     const rotated = failure.kind === "denied" && this.#hasNewKeys(signer);
+    if (isAway(response)) throw new AwayFailure(failure.message);
     if (rotated || isTransient(response)) throw new Failure("remote", failure.message);
     if (failure.kind !== "remote") throw failure;
     throw new PermanentFailure(failure.message);

@@ -47,7 +47,7 @@ describe("when S3 is away", () => {
   });
 
   test("an upload that can't be made is an error at close, and leaves no file behind", async () => {
-    await using mount = await mountBucket(bucket, [], { AWS_MAX_ATTEMPTS: "2" });
+    await using mount = await mountBucket(bucket, ["--outage-limit=1"]);
     const file = await fs.open(join(mount.dir, "lost"), "w");
     await file.write("never stored");
     await bucket.server.service.kill();
