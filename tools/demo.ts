@@ -44,7 +44,7 @@ async function inPod(cluster: Cluster, pod: string, line: string): Promise<strin
 
 /** A shell line that prints how long a command took. */
 function timed(command: string): string {
-  return `{ time ${command} 2>/dev/null; } 2>&1 | grep real`;
+  return `time sh -c '${command} 2>/dev/null' 2>&1 | grep real`;
 }
 
 function row(ms: number, text: string): void {
