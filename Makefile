@@ -62,6 +62,6 @@ clean: ## remove what was built here; the shared cache stays
 $(node): package.json package-lock.json .npmrc
 	@command -v npm >/dev/null || { echo "error: npm is needed once, to fetch the pinned Node" >&2; exit 1; }
 	@echo "  fetching Node and packages by the lock file" >&2
-	@npm ci --no-progress --loglevel=error >&2
+	@npm ci --prefer-offline --no-progress --loglevel=error >&2
 	@touch $@
 	@$@ --version >/dev/null || { echo "error: the pinned Node does not start; is libatomic1 installed?" >&2; exit 1; }
