@@ -1,7 +1,6 @@
 import { StringDecoder } from "node:string_decoder";
 import * as z from "zod";
-import { Failure } from "../base/failure.ts";
-import type { FailureKind } from "../base/failure.ts";
+import { FAILURE_KINDS, Failure } from "../base/failure.ts";
 import { parse } from "../base/parse.ts";
 
 /** The socket's name in the directory that node service and Mountpoint Pod share. */
@@ -13,18 +12,6 @@ export const MESSAGE_BYTES_MAX = 64 * 1024;
 /** What a mount request brings along, in this order. */
 export const DESCRIPTORS = ["fuse", "slots"] as const;
 
-/** A failure keeps its kind from the engine to the kubelet. */
-export const KINDS = [
-  "invalid",
-  "absent",
-  "conflict",
-  "denied",
-  "refused",
-  "stale",
-  "busy",
-  "timeout",
-  "remote",
-] as const satisfies readonly FailureKind[];
 const REASON_CHARACTERS_MAX = 4096;
 
 /** A word of a command line or environment: the kernel ends it at the first NUL. */
@@ -60,7 +47,7 @@ export const HandoverAnswer = z.discriminatedUnion("did", [
   z.strictObject({ did: z.literal("ready") }),
   z.strictObject({
     did: z.literal("failed"),
-    kind: z.enum(KINDS),
+    kind: z.enum(FAILURE_KINDS),
     message: z.string().max(REASON_CHARACTERS_MAX),
   }),
   z.strictObject({ did: z.literal("finished") }),

@@ -1,9 +1,8 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import * as z from "zod";
-import { Failure } from "../base/failure.ts";
+import { FAILURE_KINDS, Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
-import { KINDS } from "../handover/messages.ts";
 import type { MountRequest } from "../handover/messages.ts";
 
 /** Where the child finds what it inherits; 0 to 2 are the usual ones. */
@@ -15,7 +14,7 @@ const POOL_THREADS = "12"; // those that wait in read(2) on the device, and some
 /** As its own words come: they are cut to what the socket carries only where they go on. */
 const Told = z.union([
   z.object({ did: z.enum(["ready", "finished"]) }),
-  z.object({ did: z.literal("failed"), kind: z.enum(KINDS), message: z.string() }),
+  z.object({ did: z.literal("failed"), kind: z.enum(FAILURE_KINDS), message: z.string() }),
 ]);
 
 /** One engine: a child process that holds the descriptors and serves the bucket. */
