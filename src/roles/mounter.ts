@@ -1,9 +1,7 @@
 import * as z from "zod";
-import { flagsHelp, readConfig } from "../base/flags.ts";
 import type { Environment, Flags } from "../base/flags.ts";
-import { createLog } from "../base/log.ts";
 import { Mounter } from "../mounter/mounter.ts";
-import { LOG_FLAGS, endWith } from "./role.ts";
+import { LOG_FLAGS, endWith, readSettings } from "./role.ts";
 
 const FLAGS = {
   comm: {
@@ -14,16 +12,13 @@ const FLAGS = {
   ...LOG_FLAGS,
 } as const satisfies Flags;
 
+const ROLE = { name: "mounter", summary: "receive a mount and keep its engine", flags: FLAGS };
+
 /** Ends by itself: when the mount is let go, or at SIGTERM when there is none. */
 export async function run(argv: readonly string[], env: Environment): Promise<number> {
-  if (argv.includes("--help") || argv.includes("-h")) {
-    process.stdout.write(
-      `s3csi mounter: receive a mount and keep its engine\n\n${flagsHelp(FLAGS)}\n`,
-    );
-    return 0;
-  }
-  const config = readConfig(FLAGS, argv, env);
-  const mounter = new Mounter(createLog(config.logLevel, { role: "mounter" }));
+  const set = readSettings(ROLE, argv, env);
+  if (set === undefined) return 0;
+  const mounter = new Mounter(set.log);
   process.on("SIGTERM", () => mounter.terminate());
-  return endWith(await mounter.run(config.comm));
+  return endWith(await mounter.run(set.config.comm));
 }

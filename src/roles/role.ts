@@ -42,18 +42,29 @@ export interface Role<F extends Flags> {
   ): Promise<AsyncDisposable>;
 }
 
+/** Settings and log of a role; undefined when only its help was asked for, which is shown then. */
+export function readSettings<F extends Flags>(
+  role: Pick<Role<F>, "name" | "summary" | "flags">,
+  argv: readonly string[],
+  env: Environment,
+): { readonly config: ConfigOf<F & typeof LOG_FLAGS>; readonly log: Log } | undefined {
+  if (argv.includes("--help") || argv.includes("-h")) {
+    process.stdout.write(`s3csi ${role.name}: ${role.summary}\n\n${flagsHelp(role.flags)}\n`);
+    return undefined;
+  }
+  const config = readConfig(role.flags, argv, env);
+  return { config, log: createLog(config.logLevel, { role: role.name, version: VERSION }) };
+}
+
 /** The life of a service: read the settings, start, wait for SIGTERM or SIGINT, end in order. */
 export async function runRole<F extends Flags>(
   role: Role<F>,
   argv: readonly string[],
   env: Environment,
 ): Promise<number> {
-  if (argv.includes("--help") || argv.includes("-h")) {
-    process.stdout.write(`s3csi ${role.name}: ${role.summary}\n\n${flagsHelp(role.flags)}\n`);
-    return 0;
-  }
-  const config = readConfig(role.flags, argv, env);
-  const log = createLog(config.logLevel, { role: role.name, version: VERSION });
+  const set = readSettings(role, argv, env);
+  if (set === undefined) return 0;
+  const { config, log } = set;
   const told = Promise.race([once(process, "SIGTERM"), once(process, "SIGINT")]);
   {
     await using _running = await role.start(config, log, env);
