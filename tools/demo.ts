@@ -55,11 +55,6 @@ async function show(cluster: Cluster, args: readonly string[]): Promise<void> {
   say(`$ kubectl ${args.join(" ")}\n${await cluster.kubectl(args)}`);
 }
 
-async function apply(cluster: Cluster, ...items: object[]): Promise<void> {
-  const list = { apiVersion: "v1", kind: "List", items };
-  await cluster.kubectl(["apply", "-f", "-"], JSON.stringify(list));
-}
-
 async function prepare(): Promise<void> {
   checkHost();
   process.stdout.write("Preparing: the first time this builds Kubernetes from source.\n");
@@ -78,7 +73,7 @@ async function publish(story: Story, cluster: Cluster): Promise<void> {
   await story.tell("A PersistentVolume on it, a claim, and a pod that mounts it", async () => {
     const createdAtMs = Date.now();
     const volume = staticVolume("demo", BUCKET, { mountOptions: ["allow-delete"] });
-    await apply(cluster, ...volume, workloadPod("alice", "demo", BUSYBOX_IMAGE));
+    await cluster.apply(...volume, workloadPod("alice", "demo", BUSYBOX_IMAGE));
     await cluster.waitFor("pod/alice", "--for=condition=Ready");
     const readyMs = Date.now() - createdAtMs;
     const line = await timelineOf(cluster, "alice", createdAtMs);
@@ -106,7 +101,7 @@ async function use(story: Story, cluster: Cluster): Promise<void> {
     await inPod(cluster, "alice", "rm /data/big");
   });
   await story.tell("A second pod on the same volume shares the Mountpoint Pod", async () => {
-    await apply(cluster, workloadPod("bob", "demo", BUSYBOX_IMAGE));
+    await cluster.apply(workloadPod("bob", "demo", BUSYBOX_IMAGE));
     await cluster.waitFor("pod/bob", "--for=condition=Ready");
     await inPod(cluster, "bob", "cat /data/letters/answer.txt");
     await show(cluster, ["get", "s3pa"]);

@@ -29,7 +29,7 @@ before(async () => {
   await s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
   await s3.send(new PutObjectCommand({ Bucket: BUCKET, Key: "dir/hello.txt", Body: "hello\n" }));
   const writable = staticVolume("rw", BUCKET, { mountOptions: ["allow-delete"] });
-  await apply(...writable, ...staticVolume("ro", BUCKET, { readOnly: true }));
+  await cluster.apply(...writable, ...staticVolume("ro", BUCKET, { readOnly: true }));
 });
 after(async () => {
   await cluster?.[Symbol.asyncDispose]();
@@ -37,7 +37,7 @@ after(async () => {
 
 test("a workload lists, reads, writes and deletes; the S3 API sees the same", async () => {
   const createdAtMs = Date.now();
-  await apply(workloadPod("one", "rw", BUSYBOX_IMAGE));
+  await cluster.apply(workloadPod("one", "rw", BUSYBOX_IMAGE));
   await cluster.waitFor("pod/one", "--for=condition=Ready");
   assert.equal(await shell("one", "ls /data /data/dir"), "/data:\ndir\n\n/data/dir:\nhello.txt\n");
   assert.equal(await shell("one", "cat /data/dir/hello.txt"), "hello\n");
@@ -62,7 +62,7 @@ test("a workload lists, reads, writes and deletes; the S3 API sees the same", as
 });
 
 test("a second workload of the same volume shares the Mountpoint Pod", async () => {
-  await apply(workloadPod("two", "rw", BUSYBOX_IMAGE));
+  await cluster.apply(workloadPod("two", "rw", BUSYBOX_IMAGE));
   await cluster.waitFor("pod/two", "--for=condition=Ready");
   assert.equal(await shell("two", "cat /data/dir/new.txt"), "written\n");
   assert.equal((await mountpointPods()).length, 1);
@@ -74,7 +74,7 @@ test("a second workload of the same volume shares the Mountpoint Pod", async () 
 });
 
 test("read-only holds in the pod and on the host's own copy of the mount", async () => {
-  await apply(workloadPod("reader", "ro", BUSYBOX_IMAGE));
+  await cluster.apply(workloadPod("reader", "ro", BUSYBOX_IMAGE));
   await cluster.waitFor("pod/reader", "--for=condition=Ready");
   assert.equal(await shell("reader", "cat /data/dir/hello.txt"), "hello\n");
   await assert.rejects(shell("reader", "echo x > /data/x"), /Read-only file system/);
@@ -115,7 +115,10 @@ test("the example of docs/static-volumes.md works as written", async () => {
 });
 
 test("a bad bucket is told in the workload's events, in words", async () => {
-  await apply(...staticVolume("wrong", "no-such-bucket"), workloadPod("w", "wrong", BUSYBOX_IMAGE));
+  await cluster.apply(
+    ...staticVolume("wrong", "no-such-bucket"),
+    workloadPod("w", "wrong", BUSYBOX_IMAGE),
+  );
   const about = "--field-selector=involvedObject.name=w,reason=FailedMount";
   const message = "custom-columns=MESSAGE:.message";
   const watch = ["get", "events", "--watch", about, "-o", message, "--no-headers"];
@@ -124,7 +127,7 @@ test("a bad bucket is told in the workload's events, in words", async () => {
 });
 
 test("the last workload goes, and nothing is left, though a pod holds / by hostPath", async () => {
-  await apply(holderOfRoot());
+  await cluster.apply(holderOfRoot());
   await cluster.waitFor("pod/holder", "--for=condition=Ready");
   assert.notDeepEqual(volumeMountsOf(cluster), [], "there is something to take down");
   await remove("one");
@@ -138,11 +141,6 @@ test("the last workload goes, and nothing is left, though a pod holds / by hostP
   assert.deepEqual(volumeMountsOf(cluster), []);
   assert.deepEqual(readdirSync(`/proc/${cluster.machine.pid}/root${MOUNTS_DIR}`), []);
 });
-
-async function apply(...items: object[]): Promise<void> {
-  const list = { apiVersion: "v1", kind: "List", items };
-  await cluster.kubectl(["apply", "-f", "-"], JSON.stringify(list));
-}
 
 async function remove(pod: string): Promise<void> {
   await cluster.kubectl(["delete", "pod", pod, "--wait"]);

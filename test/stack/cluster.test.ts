@@ -20,7 +20,7 @@ test("a pod of our image runs in the cluster, and nothing is left when it ends",
     const tookMs = performance.now() - startedMs;
     assert(tookMs < NODE_READY_LIMIT_MS, `node Ready after ${tookMs} ms`);
     await cluster.importImage(IMAGE_ARCHIVE);
-    await cluster.kubectl(["apply", "-f", "-"], JSON.stringify(skeletonPod()));
+    await cluster.apply(skeletonPod());
     await cluster.waitFor("pod/skeleton", "--for=condition=Ready");
     await cluster.firstLine(["logs", "--follow", "skeleton"], /serving gRPC/);
     const second = startCluster();

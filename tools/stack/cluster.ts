@@ -21,7 +21,7 @@ import { Service } from "./service.ts";
 const CONTAINERD_WITHIN_MS = 20_000;
 const FIRST_LINE_WITHIN_MS = 60_000;
 const READY_TIMEOUT = "--timeout=60s";
-export const NODE_NAME = "node1";
+const NODE_NAME = "node1";
 /** The instance that it claims: one per machine. */
 export const CLUSTER_NAME = "cluster";
 
@@ -35,6 +35,8 @@ export interface Cluster extends AsyncDisposable {
   readonly services: Readonly<Record<string, Service>>;
   /** Runs kubectl as the administrator and gives what it printed. */
   kubectl(args: readonly string[], input?: string): Promise<string>;
+  /** Makes objects as `kubectl apply` does. */
+  apply(...objects: readonly object[]): Promise<void>;
   /** `kubectl wait`, which on failure also tells what the cluster knows of the object. */
   waitFor(object: string, condition: string, ...args: readonly string[]): Promise<void>;
   /** The first line that a kubectl which watches or follows prints, past or to come. */
@@ -110,6 +112,10 @@ export async function startCluster(): Promise<Cluster> {
     machine,
     services: { ...plane.services, ...services },
     kubectl,
+    apply: async (...items) => {
+      const list = { apiVersion: "v1", kind: "List", items };
+      await kubectl(["apply", "-f", "-"], JSON.stringify(list));
+    },
     waitFor,
     firstLine: firstOf,
     importImage,

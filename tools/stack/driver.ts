@@ -23,7 +23,7 @@ export async function installDriver(cluster: Cluster): Promise<void> {
     metadata: { name: "s3-secret", namespace: DRIVER_NAMESPACE },
     stringData: { access_key_id: s3.accessKeyId, secret_access_key: s3.secretAccessKey },
   };
-  await cluster.kubectl(["apply", "-f", "-"], JSON.stringify(secret));
+  await cluster.apply(secret);
   const [repository, tag] = IMAGE.split(/:(?=[^:]*$)/);
   const values = {
     "image.repository": repository,
