@@ -9,6 +9,7 @@ import type { Operation, Outcome, Path } from "../../test/engine/reference-model
 import type { Inode } from "./inode.ts";
 import { ROOT_NODEID } from "./inode-table.ts";
 import { PosixFailure } from "./posix-failure.ts";
+import { TEST_CONFIG } from "./test-config.ts";
 
 const O_WRONLY_TRUNC = 0o1001;
 const PID = 42;
@@ -18,20 +19,9 @@ const PART_BYTES = 16; // small, so that a short content is many parts
 class Driver {
   readonly store = new MemoryStore();
   readonly engine = new Engine(this.store, {
-    prefix: "",
-    readOnly: false,
-    allowDelete: true,
-    allowOverwrite: true,
-    uid: 0,
-    gid: 0,
-    directoryMode: 0o755,
-    fileMode: 0o644,
-    metadataTtlMs: 0,
-    negativeTtlMs: 0,
+    ...TEST_CONFIG,
     readPartSizeBytes: PART_BYTES,
     writePartSizeBytes: PART_BYTES,
-    memoryBytes: 1 << 20,
-    inodesMax: 1000,
   });
   readonly #held: Inode[] = [];
 

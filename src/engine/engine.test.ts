@@ -3,26 +3,11 @@ import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import { Engine } from "./engine.ts";
-import type { EngineConfig } from "./engine-config.ts";
 import { ROOT_NODEID } from "./inode-table.ts";
 import { PosixFailure } from "./posix-failure.ts";
+import { TEST_CONFIG } from "./test-config.ts";
 
-const CONFIG: EngineConfig = {
-  prefix: "",
-  readOnly: false,
-  allowDelete: true,
-  allowOverwrite: true,
-  uid: 0,
-  gid: 0,
-  directoryMode: 0o755,
-  fileMode: 0o644,
-  metadataTtlMs: 0,
-  negativeTtlMs: 0,
-  readPartSizeBytes: 16,
-  writePartSizeBytes: 1,
-  memoryBytes: 1 << 20,
-  inodesMax: 1000,
-};
+const CONFIG = { ...TEST_CONFIG, writePartSizeBytes: 1 };
 const O_WRONLY_TRUNC = 0o1001;
 
 /** A bucket whose objects have gone to the archive. */

@@ -3,27 +3,12 @@ import { test } from "node:test";
 import * as fc from "fast-check";
 import { Failure } from "../base/failure.ts";
 import { Engine } from "../engine/engine.ts";
-import type { EngineConfig } from "../engine/engine-config.ts";
+import { TEST_CONFIG } from "../engine/test-config.ts";
 import { Protocol } from "../fuse/protocol.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import { EngineFileSystem } from "./engine-file-system.ts";
 
-const CONFIG: EngineConfig = {
-  prefix: "",
-  readOnly: false,
-  allowDelete: true,
-  allowOverwrite: true,
-  uid: 1,
-  gid: 1,
-  directoryMode: 0o755,
-  fileMode: 0o644,
-  metadataTtlMs: 0,
-  negativeTtlMs: 0,
-  readPartSizeBytes: 64,
-  writePartSizeBytes: 64,
-  memoryBytes: 1 << 20,
-  inodesMax: 1000,
-};
+const CONFIG = { ...TEST_CONFIG, uid: 1, gid: 1, readPartSizeBytes: 64, writePartSizeBytes: 64 };
 
 interface Message {
   readonly opcode: number;
