@@ -52,7 +52,7 @@ export async function bundle(): Promise<void> {
 }
 
 /** build/s3csi: the bundle on the pinned Node, whatever the system's is. */
-export async function writeExecutable(): Promise<void> {
+async function writeExecutable(): Promise<void> {
   const node = join(ROOT, "build/node");
   await rm(node, { force: true });
   await link(process.execPath, node).catch(() => cp(process.execPath, node));

@@ -5,7 +5,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 
 /** One per user, shared by every clone. Safe to delete at any time: it is made again. */
-export const CACHE_ROOT = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "s3csi");
+const CACHE_ROOT = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "s3csi");
 
 const DRAFT_PREFIX = ".";
 /** No build takes that long: an older draft was left by one that was killed. */

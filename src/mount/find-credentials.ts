@@ -1,10 +1,11 @@
+import type { Environment } from "../base/flags.ts";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Secret } from "../base/secret.ts";
 import { fixedCredentials } from "../s3/credentials.ts";
 import type { CredentialSource } from "../s3/credentials.ts";
 import { SharedCredentials } from "../s3/shared-credentials.ts";
-import type { Environment, MountOptions } from "./mount-options.ts";
+import type { MountOptions } from "./mount-options.ts";
 
 /**
  * The named profile, else the environment's keys, else the default profile. Nobody is asked over

@@ -1,5 +1,6 @@
 import { parseArgs } from "node:util";
 import { Failure } from "../base/failure.ts";
+import type { Environment } from "../base/flags.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
 import { attemptsOf, inodeLimitOf, memoryTargetOf, outageLimitOf } from "./limit-options.ts";
 import { OPTION_TABLE, OPTIONS } from "./option-table.ts";
@@ -20,8 +21,6 @@ const ID_BOUNDS = { min: 0, max: 0xffff_fffe };
 const DEFAULT_TTL_MS = 1000;
 const CACHE_TTL_MS = 60_000;
 const CHECKSUMS = ["crc32", "crc32c", "sha256", "off"] as const;
-
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface MountOptions {
   readonly bucket: string;

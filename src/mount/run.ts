@@ -1,11 +1,12 @@
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
+import type { Environment } from "../base/flags.ts";
 import { createLog } from "../base/log.ts";
 import { DEVICE_READERS } from "../fuse/session.ts";
 import { tell } from "./control-channel.ts";
 import { runHandedOver } from "./handed-over.ts";
 import { readMountOptions } from "./mount-options.ts";
-import type { Environment, MountOptions } from "./mount-options.ts";
+import type { MountOptions } from "./mount-options.ts";
 import { exitStatusOf } from "./exit-status.ts";
 import { usage } from "./option-page.ts";
 import { runStandalone } from "./standalone.ts";

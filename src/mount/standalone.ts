@@ -1,5 +1,6 @@
 import { realpathSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
+import type { Environment } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
 import { SLOTS_BYTES } from "../fuse/slots.ts";
 import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
@@ -8,7 +9,7 @@ import { mountAt, readMounts } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
 import { openBucket } from "./bucket-store.ts";
 import { findCredentials } from "./find-credentials.ts";
-import type { Environment, MountOptions } from "./mount-options.ts";
+import type { MountOptions } from "./mount-options.ts";
 import { ServedMount } from "./served-mount.ts";
 
 const READ_AHEAD_KIB = 1024;

@@ -67,7 +67,7 @@ export class Signer {
 }
 
 /** RFC 3986, as the signature wants it: only unreserved characters stay. */
-export function percentEncode(text: string): string {
+function percentEncode(text: string): string {
   return encodeURIComponent(text.toWellFormed()).replace(
     /[!'()*]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,

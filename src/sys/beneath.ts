@@ -39,7 +39,7 @@ export class Place implements Disposable {
 }
 
 /** A trusted directory, by its path. */
-export function openPlace(path: string): Place {
+function openPlace(path: string): Place {
   return openAt(AT_FDCWD, path, RESOLVE_NO_MAGICLINKS);
 }
 

@@ -1,4 +1,4 @@
-import { closeSync, constants, openSync } from "node:fs";
+import { constants, openSync } from "node:fs";
 import { bind, checked } from "./libc.ts";
 
 const MS_RDONLY = 0x1;
@@ -40,8 +40,4 @@ export function mountFuse(fd: number, targetDir: string, options: FuseMountOptio
 export function unmount(targetDir: string, { detach }: { readonly detach: boolean }): void {
   const flags = UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0);
   checked("umount2", umount2(targetDir, flags), targetDir);
-}
-
-export function closeFuseDevice(fd: number): void {
-  closeSync(fd);
 }

@@ -1,6 +1,6 @@
 import { Failure } from "../base/failure.ts";
 
-export const AUTHENTICATION_SOURCES = ["driver", "secret"] as const;
+const AUTHENTICATION_SOURCES = ["driver", "secret"] as const;
 export type AuthenticationSource = (typeof AUTHENTICATION_SOURCES)[number];
 
 /** A PV's volumeAttributes, checked. */
