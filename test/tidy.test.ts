@@ -12,13 +12,15 @@ const ROOMS: Record<string, readonly string[]> = {
   kube: ["base"],
   csi: ["base"],
   fuse: ["base", "sys"],
-  engine: ["base", "s3"],
+  journal: ["base"],
+  engine: ["base", "journal", "s3"],
   handover: ["base", "sys", "volume"],
   controller: ["base", "csi", "s3", "volume"],
   reconciler: ["base", "kube", "volume"],
   node: ["base", "csi", "handover", "kube", "sys", "volume"],
-  mounter: ["base", "handover", "sys", "volume"],
-  mount: ["base", "engine", "fuse", "s3", "sys", "volume"],
+  supervisor: ["base", "sys"],
+  mounter: ["base", "handover", "supervisor", "sys", "volume"],
+  mount: ["base", "engine", "fuse", "journal", "s3", "supervisor", "sys", "volume"],
 };
 /** Where rooms are put together: these may import every room. */
 const COMPOSITION = new Set(["main.ts", "roles"]);

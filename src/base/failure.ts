@@ -12,6 +12,10 @@ export const FAILURE_KINDS = [
 ] as const;
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
+export function isFailureKind(value: unknown): value is FailureKind {
+  return FAILURE_KINDS.some((kind) => kind === value);
+}
+
 /** An operating error: expected, handled, reported. A bug is not a Failure; it is an assertion. */
 export class Failure extends Error {
   override readonly name = "Failure";

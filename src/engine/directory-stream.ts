@@ -22,8 +22,15 @@ export interface DirectorySource {
   readonly prefix: string;
   readonly locals: readonly Inode[];
   readonly ttlMs: number;
-  page(continuationToken: string | undefined): Promise<ListPage>;
+  /** The first page begins behind the key `startAfter`, if it is not empty. */
+  page(continuationToken: string | undefined, startAfter: string): Promise<ListPage>;
   hasKeysUnder(name: string): Promise<boolean>;
+}
+
+/** The item at `index` is the first one behind the key, which is relative to the directory. */
+export interface Place {
+  readonly index: number;
+  readonly after: string;
 }
 
 /**
@@ -41,16 +48,28 @@ export class DirectoryStream {
   #heldBack: ListedObject | undefined;
   #lastPrefix = "";
   #loading: Promise<void> | undefined;
+  readonly #after: string;
+  #passed: string;
 
-  constructor(source: DirectorySource) {
+  /** `from`: not from its beginning, but where an earlier stream of it has come to. */
+  constructor(source: DirectorySource, from: Place = { index: 0, after: "" }) {
     this.#source = source;
+    this.#firstIndex = from.index;
+    this.#after = from.after;
+    this.#passed = from.after;
     this.#locals = source.locals
       .map(({ path, kind }) => {
         const name = path.slice(path.lastIndexOf("/") + 1);
         const item = { name, kind, local: true, object: undefined, validUntilMs: 0 };
         return { key: `${name}/`, item }; // behind a file in S3 of this name, at its directory
       })
+      .filter(({ key }) => this.#after === "" || compareKeys(key, this.#after) > 0)
       .toSorted((left, right) => compareKeys(left.key, right.key));
+  }
+
+  /** How another stream can go on where this one is. */
+  get place(): Place {
+    return { index: this.#firstIndex, after: this.#passed };
   }
 
   /** Items that are in memory now. */
@@ -94,6 +113,8 @@ export class DirectoryStream {
   #letGo(index: number): void {
     const passed = Math.min(index - this.#firstIndex, this.#items.length);
     if (passed <= 0) return;
+    const last = this.#items[passed - 1];
+    if (last !== undefined) this.#passed = sortKeyOf(last);
     this.#items = this.#items.slice(passed);
     this.#firstIndex += passed;
   }
@@ -107,7 +128,7 @@ export class DirectoryStream {
 
   async #addNext(): Promise<void> {
     const validUntilMs = Date.now() + this.#source.ttlMs;
-    const page = await this.#source.page(this.#token);
+    const page = await this.#source.page(this.#token, this.#after);
     const objects = this.#heldBack ? [this.#heldBack, ...page.objects] : [...page.objects];
     const lastKey = maxKey(objects.at(-1)?.key ?? "", page.prefixes.at(-1) ?? "");
     // Whether the last object is hidden by its directory is seen in the next page at the latest.
@@ -163,6 +184,8 @@ export class DirectoryStream {
     const rest = key.slice(this.#source.prefix.length);
     const name = object === undefined ? rest.slice(0, -1) : rest;
     if (!isVisibleName(name)) return;
+    // S3 gives a directory again whose keys go on behind the place.
+    if (this.#after !== "" && compareKeys(rest, this.#after) <= 0) return;
     const same = this.#locals.findIndex(({ item }) => item.name === name);
     if (same !== -1) this.#locals.splice(same, 1);
     while (this.#locals[0] !== undefined && compareKeys(this.#locals[0].key, rest) < 0) {
@@ -172,6 +195,10 @@ export class DirectoryStream {
     const kind = object === undefined ? "directory" : "file";
     this.#items.push({ name, kind, local: false, object, validUntilMs });
   }
+}
+
+function sortKeyOf({ name, kind, local }: ListedItem): string {
+  return local || kind === "directory" ? `${name}/` : name;
 }
 
 /** As S3 sorts: by UTF-8 bytes, which is not the order of JavaScript's strings. */

@@ -10,6 +10,7 @@ import type { Inode } from "./inode.ts";
 import { ROOT_NODEID } from "./inode-table.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import { TEST_CONFIG } from "./test-config.ts";
+import { TestMemory } from "./test-memory.ts";
 
 const O_WRONLY_TRUNC = 0o1001;
 const PID = 42;
@@ -18,11 +19,11 @@ const PART_BYTES = 16; // small, so that a short content is many parts
 /** Plays the kernel: walks, counts what it was told, forgets it again. */
 class Driver {
   readonly store = new MemoryStore();
-  readonly engine = new Engine(this.store, {
-    ...TEST_CONFIG,
-    readPartSizeBytes: PART_BYTES,
-    writePartSizeBytes: PART_BYTES,
-  });
+  readonly engine = new Engine(
+    this.store,
+    { ...TEST_CONFIG, readPartSizeBytes: PART_BYTES, writePartSizeBytes: PART_BYTES },
+    new TestMemory().begin(),
+  );
   readonly #held: Inode[] = [];
 
   async run(operation: Operation, content: string, isLocalDir: boolean): Promise<Outcome> {
@@ -59,10 +60,10 @@ class Driver {
         this.#hold(await engine.makeDirectory(parent, name));
         return "ok";
       case "rmdir":
-        await engine.removeDirectory(parent, name);
+        await engine.removeDirectory(parent, name, "0.1");
         return "ok";
       case "unlink":
-        await engine.unlink(parent, name);
+        await engine.unlink(parent, name, "0.1");
         return "ok";
       case "list": {
         const handle = engine.openDirectory(await this.#enter(parent, name));
@@ -117,9 +118,9 @@ class Driver {
   }
 
   async #create(parent: number, name: string) {
-    const { inode, opened } = await this.engine.create(parent, name, O_WRONLY_TRUNC, PID);
+    const { inode, handle } = await this.engine.create(parent, name, O_WRONLY_TRUNC, PID);
     this.#hold(inode);
-    return opened;
+    return { handle };
   }
 
   async #walk(path: Path): Promise<number> {

@@ -6,6 +6,7 @@ import { Engine } from "./engine.ts";
 import { ROOT_NODEID } from "./inode-table.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import { TEST_CONFIG } from "./test-config.ts";
+import { TestMemory } from "./test-memory.ts";
 
 const CONFIG = { ...TEST_CONFIG, writePartSizeBytes: 1 };
 const O_WRONLY_TRUNC = 0o1001;
@@ -28,7 +29,7 @@ function codeOf(expected: string) {
 test("an object in the archive is seen and can't be read", async () => {
   const store = new Archive();
   await store.put("old", Buffer.alloc(3));
-  const engine = new Engine(store, CONFIG);
+  const engine = new Engine(store, CONFIG, new TestMemory().begin());
   const inode = await engine.lookup(ROOT_NODEID, "old");
   assert(inode !== undefined);
   inode.lookups += 1;
@@ -38,19 +39,19 @@ test("an object in the archive is seen and can't be read", async () => {
 
 test("the 10,001st part is EFBIG, and what was acknowledged before is kept", async () => {
   const store = new MemoryStore();
-  const engine = new Engine(store, CONFIG);
-  const { opened } = await engine.create(ROOT_NODEID, "huge", O_WRONLY_TRUNC, 1);
-  assert.equal(await engine.write(opened.handle, 0, Buffer.alloc(10_000)), 10_000);
-  const write = async () => engine.write(opened.handle, 10_000, Buffer.alloc(1));
+  const engine = new Engine(store, CONFIG, new TestMemory().begin());
+  const { handle } = await engine.create(ROOT_NODEID, "huge", O_WRONLY_TRUNC, 1);
+  assert.equal(await engine.write(handle, 0, Buffer.alloc(10_000)), 10_000);
+  const write = async () => engine.write(handle, 10_000, Buffer.alloc(1));
   await assert.rejects(write(), codeOf("EFBIG"));
-  await engine.release(opened.handle);
+  await engine.release(handle);
   assert.equal(store.body("huge")?.length, 10_000, "what was acknowledged");
   assert.equal(store.unfinishedUploads, 0);
 });
 
 for (const name of [".", "..", "a/b", "a\0b"]) {
   test(`not a name: ${JSON.stringify(name)}`, async () => {
-    const engine = new Engine(new MemoryStore(), CONFIG);
+    const engine = new Engine(new MemoryStore(), CONFIG, new TestMemory().begin());
     await assert.rejects(engine.makeFile(ROOT_NODEID, name), codeOf("EINVAL"));
   });
 }
@@ -59,7 +60,7 @@ test("impossible keys are hidden; a directory hides a file of its name", async (
   const store = new MemoryStore();
   const keys = ["a", "a/b", "b//c", "d/./e", "f/../g", `h/${"n".repeat(256)}`, "i/", "ok"];
   for (const key of keys) await store.put(key, Buffer.alloc(1));
-  const engine = new Engine(store, CONFIG);
+  const engine = new Engine(store, CONFIG, new TestMemory().begin());
   const list = async (nodeid: number) => {
     const handle = engine.openDirectory(nodeid);
     const names: string[] = [];

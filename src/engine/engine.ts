@@ -1,42 +1,101 @@
 import { Failure } from "../base/failure.ts";
+import type { Journal } from "../journal/journal.ts";
+import type { JournalRecord } from "../journal/record.ts";
+import type { SavedState } from "../journal/saved-state.ts";
+import type { Spool } from "../journal/spool.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
+import { Answers } from "./answers.ts";
 import { BufferPool } from "./buffer-pool.ts";
 import type { DirectoryStream } from "./directory-stream.ts";
+import { DiscardedUploads } from "./discarded-uploads.ts";
 import type { EngineConfig } from "./engine-config.ts";
 import type { Inode } from "./inode.ts";
 import { InodeTable } from "./inode-table.ts";
 import { Namespace } from "./namespace.ts";
 import { OpenFiles } from "./open-files.ts";
-import type { Reader, Writer } from "./open-files.ts";
+import type { Reader } from "./open-files.ts";
+import { Removal } from "./removal.ts";
+import { openFileRecords, openRecordOf, restoreOpenFiles } from "./resume.ts";
 import { parseOpenFlags } from "./open-flags.ts";
 import type { OpenFlags } from "./open-flags.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import { ReadStream } from "./read-stream.ts";
 import type { Lent } from "./read-stream.ts";
-import { isSameProcess } from "./same-process.ts";
-import { Upload } from "./upload.ts";
-
-const DELETE_LIMIT_MS = 120_000;
+import { settled, Writing } from "./writing.ts";
 
 export interface OpenedFile {
   readonly handle: number;
   readonly writes: boolean;
 }
 
+/** What outlives the process, and what was found in it. */
+export interface EngineMemory {
+  readonly journal: Pick<Journal, "note" | "commit" | "hasRoom">;
+  readonly spool: Spool;
+  readonly saved: SavedState | undefined;
+}
+
 /** A bucket as a file system, with no kernel in sight: what each operation means on S3. */
 export class Engine {
-  readonly table = new InodeTable();
+  readonly table: InodeTable;
+  readonly answers: Answers;
   readonly #config: EngineConfig;
   readonly #store: ObjectStore;
+  readonly #memory: EngineMemory;
   readonly #names: Namespace;
-  readonly #files = new OpenFiles();
+  readonly #files: OpenFiles;
+  readonly #removal: Removal;
+  readonly #writing: Writing;
+  readonly #discarded: DiscardedUploads;
   readonly #pool: BufferPool;
 
-  constructor(store: ObjectStore, config: EngineConfig) {
+  constructor(store: ObjectStore, config: EngineConfig, memory: EngineMemory) {
+    const { journal, saved } = memory;
     this.#store = store;
     this.#config = config;
+    this.#memory = memory;
+    this.table = new InodeTable((record) => journal.note(record), saved);
+    this.answers = new Answers(journal, saved);
     this.#names = new Namespace(store, this.table, config);
+    this.#files = new OpenFiles(saved?.nextHandle);
     this.#pool = new BufferPool(config.memoryBytes);
+    this.#discarded = new DiscardedUploads(store, journal);
+    const { table, answers } = this;
+    const [names, files] = [this.#names, this.#files];
+    this.#removal = new Removal({ store, table, names, answers, config });
+    const discard = (key: string, uploadId: string) => this.#discarded.discard(key, uploadId);
+    const partSizeBytes = config.writePartSizeBytes;
+    const uploads = { store, journal, spool: memory.spool, discard, partSizeBytes };
+    this.#writing = new Writing({ table, names, files, config, uploads });
+    if (saved !== undefined) this.#restore(saved);
+  }
+
+  /** All that a successor has to know, in the order in which it can be understood. */
+  *records(): Generator<JournalRecord, void, undefined> {
+    yield { is: "next", id: this.table.nextNodeid, handle: this.#files.next };
+    yield* this.table.records();
+    yield* openFileRecords(this.#files);
+    yield* this.#discarded.records;
+    yield* this.answers.records;
+  }
+
+  /** The opener is about to be told: from now on the handle has to survive. */
+  acknowledge(handle: number, unique: string): void {
+    const file = this.#files.find(handle);
+    if (file === undefined) return;
+    this.#files.acknowledge(handle);
+    this.#memory.journal.note({ ...openRecordOf(handle, file), unique });
+    this.answers.remember(unique, { handle });
+  }
+
+  /** Whether the kernel may be told of more names. */
+  get hasRoom(): boolean {
+    return this.#memory.journal.hasRoom;
+  }
+
+  /** How a handle was opened; undefined when it is not open. */
+  openedAs(handle: number): "read" | "write" | "list" | undefined {
+    return this.#files.find(handle)?.do;
   }
 
   /** Does not count as a reference: the edge that tells the kernel does the counting. */
@@ -57,7 +116,7 @@ export class Engine {
   async create(parent: number, name: string, flags: number, pid: number, knownAbsent = false) {
     const parsed = parseOpenFlags(flags);
     const inode = await this.#makeLocal(parent, name, "file", knownAbsent);
-    return { inode, opened: this.#openWriter(inode, parsed, pid) };
+    return { inode, handle: this.#writing.open(inode, parsed, pid) };
   }
 
   async open(nodeid: number, flags: number, pid: number): Promise<OpenedFile> {
@@ -65,51 +124,43 @@ export class Engine {
     const parsed = parseOpenFlags(flags);
     if (inode.kind === "directory") throw new PosixFailure("EISDIR", inode.path);
     await settled(inode);
-    return this.#wantsWriter(inode, parsed)
-      ? this.#openWriter(inode, parsed, pid)
-      : this.#openReader(inode, parsed);
+    if (!this.#wantsWriter(inode, parsed)) return this.#openReader(inode, parsed);
+    this.#checkWritable();
+    return { handle: this.#writing.open(inode, parsed, pid), writes: true };
   }
 
   read(handle: number, offsetBytes: number, sizeBytes: number): Promise<Lent> {
     return this.#files.reader(handle).stream.read(offsetBytes, sizeBytes);
   }
 
-  write(handle: number, offsetBytes: number, data: Uint8Array): number | Promise<number> {
-    const writer = this.#files.writer(handle);
-    if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data);
-    return writer.upload.write(offsetBytes, data);
+  /** `again`: a request that an earlier engine may have served without telling. */
+  write(handle: number, offsetBytes: number, data: Uint8Array, again = false) {
+    return this.#writing.write(handle, offsetBytes, data, again);
   }
 
-  /**
-   * close(2) ends the upload and tells how it went. Not for an empty file and not when another
-   * process closes its copy: a shell opens, duplicates and closes before its command writes.
-   */
-  async flush(handle: number, pid: number): Promise<void> {
-    const file = this.#files.find(handle);
-    if (file?.do !== "write" || file.upload.sizeBytes === 0) return;
-    if (!isSameProcess(file.openedByPid, pid)) return;
-    await this.#complete(file);
+  flush(handle: number, pid: number): Promise<void> {
+    return this.#writing.flush(handle, pid);
   }
 
-  async sync(handle: number): Promise<void> {
-    const file = this.#files.find(handle);
-    if (file?.do === "write") await this.#complete(file);
+  sync(handle: number): Promise<void> {
+    return this.#writing.sync(handle);
   }
 
   async release(handle: number): Promise<void> {
-    const file = this.#files.remove(handle);
-    if (file?.do === "read") this.#closeReader(file);
-    if (file?.do !== "write") return;
+    const file = this.#files.find(handle);
     try {
-      await this.#complete(file);
+      if (file?.do === "write") await this.#writing.complete(file);
     } finally {
-      file.upload.close();
+      this.#forgetHandle(handle);
+      if (file?.do === "read") this.#closeReader(file);
+      if (file?.do === "write") file.upload.close();
     }
   }
 
   /** The opener never got its handle: a file that it would have replaced stays as it is. */
   abandon(handle: number): void {
-    const file = this.#files.remove(handle);
+    const file = this.#files.find(handle);
+    this.#forgetHandle(handle);
     if (file?.do === "read") this.#closeReader(file);
     if (file?.do !== "write") return;
     void file.upload.abort(new PosixFailure("EIO", "opened by nobody"));
@@ -128,49 +179,34 @@ export class Engine {
   async listDirectory(handle: number, index: number, anew: boolean): Promise<DirectoryStream> {
     const directory = this.#files.directory(handle);
     if (anew || directory.stream?.reaches(index) !== true) {
-      directory.stream = this.#names.list(directory.inode);
+      const { place } = directory;
+      const goesOn = !anew && place !== undefined && index >= place.index;
+      directory.stream = this.#names.list(directory.inode, goesOn ? place : undefined);
     }
     const { stream } = directory;
     await stream.load(index);
+    directory.place = stream.place;
+    if (index > 0) this.#memory.journal.note({ is: "place", handle, ...stream.place });
     return stream;
   }
 
   releaseDirectory(handle: number): void {
-    if (this.#files.find(handle)?.do === "list") this.#files.remove(handle);
+    if (this.#files.find(handle)?.do === "list") this.#forgetHandle(handle);
   }
 
-  async unlink(parent: number, name: string): Promise<void> {
+  async unlink(parent: number, name: string, unique: string): Promise<void> {
     this.#checkWritable();
-    const inode = await this.#names.mustExist(this.#names.resolve(parent, name));
-    if (inode.kind === "directory") throw new PosixFailure("EISDIR", inode.path);
-    if (!this.#config.allowDelete) throw new PosixFailure("EPERM", "needs --allow-delete");
-    await settled(inode);
-    if (inode.upload !== undefined) throw new PosixFailure("EPERM", "it is being written");
-    if (!inode.local) {
-      const signal = AbortSignal.timeout(DELETE_LIMIT_MS);
-      await this.#store.delete(this.#names.keyOf(inode.path), signal);
-    }
-    this.table.unbind(inode);
+    return this.#removal.unlink(parent, name, unique);
   }
 
-  /** Only what mkdir made and nobody used: a directory in S3 ends with its last object. */
-  async removeDirectory(parent: number, name: string): Promise<void> {
+  async removeDirectory(parent: number, name: string, unique: string): Promise<void> {
     this.#checkWritable();
-    const inode = await this.#names.mustExist(this.#names.resolve(parent, name));
-    if (inode.kind !== "directory") throw new PosixFailure("ENOTDIR", inode.path);
-    if (!inode.local) throw new PosixFailure("EPERM", "it has objects in S3");
-    if (this.table.localChildren(inode.path).length > 0) {
-      throw new PosixFailure("ENOTEMPTY", inode.path);
-    }
-    this.table.unbind(inode);
+    return this.#removal.removeDirectory(parent, name, unique);
   }
 
   async rename(parent: number, name: string): Promise<void> {
     this.#checkWritable();
-    const inode = await this.#names.mustExist(this.#names.resolve(parent, name));
-    if (inode.kind === "directory") throw new PosixFailure("EPERM", "directories can't move");
-    if (inode.upload !== undefined) throw new PosixFailure("EPERM", "it is being written");
-    throw new PosixFailure("ENOSYS", "S3 has no rename");
+    return this.#removal.rename(parent, name);
   }
 
   /** A file being written may get times, mode and owner: they are not kept. Others may not. */
@@ -186,20 +222,31 @@ export class Engine {
   }
 
   /** Every byte acknowledged to a writer goes to S3, as if all files were closed now. */
-  async finish(): Promise<unknown[]> {
-    const ends = this.#files.writers.map((writer) => this.#complete(writer));
-    const results = await Promise.allSettled(ends);
-    return results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
+  finish(): Promise<unknown[]> {
+    return this.#writing.finish();
   }
 
-  /** After fsync(2), or after the close of a duplicate: a small file just becomes a larger one. */
-  async #writeOn({ inode, upload }: Writer, offsetBytes: number, data: Uint8Array) {
-    await upload.complete();
-    if (inode.upload === undefined && inode.readers === 0 && upload.continuable) {
-      upload.continue();
-      inode.upload = upload;
+  #restore(saved: SavedState): void {
+    restoreOpenFiles(saved, this.#files, {
+      inodeOf: (id) => this.table.find(id),
+      streamOf: (inode) => this.#readStream(inode),
+      uploadOf: (inode, handle, upload) => this.#writing.uploadOf(inode, handle, upload),
+    });
+    this.#discarded.restore(saved.doomed);
+    this.#memory.journal.commit();
+  }
+
+  #forgetHandle(handle: number): void {
+    if (this.#files.remove(handle) !== undefined) {
+      this.#memory.journal.note({ is: "closed", handle });
     }
-    return upload.write(offsetBytes, data);
+  }
+
+  #readStream(inode: Inode): ReadStream {
+    const { etag, sizeBytes } = inode.object ?? { etag: "", sizeBytes: 0 };
+    const key = this.#names.keyOf(inode.path);
+    const source = { store: this.#store, pool: this.#pool, key, etag };
+    return new ReadStream(source, sizeBytes, this.#config.readPartSizeBytes);
   }
 
   #closeReader({ inode, stream }: Reader): void {
@@ -235,22 +282,6 @@ export class Engine {
     return inode.local || (this.#config.allowOverwrite && flags.truncates);
   }
 
-  #openWriter(inode: Inode, flags: OpenFlags, pid: number): OpenedFile {
-    this.#checkWritable();
-    if (inode.upload !== undefined) throw new PosixFailure("EPERM", "it is being written");
-    if (inode.readers > 0) throw new PosixFailure("EPERM", "it is being read");
-    if (!inode.local) {
-      if (!this.#config.allowOverwrite) throw new PosixFailure("EPERM", "needs --allow-overwrite");
-      if (!flags.truncates) throw new PosixFailure("EPERM", "can only be replaced (O_TRUNC)");
-    }
-    const { writePartSizeBytes: partSizeBytes } = this.#config;
-    const deps = { store: this.#store, pool: this.#pool, partSizeBytes };
-    const upload = new Upload(deps, this.#names.keyOf(inode.path));
-    inode.upload = upload;
-    const handle = this.#files.add({ do: "write", inode, upload, openedByPid: pid });
-    return { handle, writes: true };
-  }
-
   async #openReader(inode: Inode, flags: OpenFlags): Promise<OpenedFile> {
     if (inode.upload !== undefined || inode.local) {
       throw new PosixFailure("EPERM", "it is being written");
@@ -259,10 +290,7 @@ export class Engine {
     const { object } = inode;
     if (object === undefined) throw new Failure("stale", `${inode.path} has gone`);
     if (object.archived) throw new Failure("denied", `${inode.path} is in the archive`);
-    const key = this.#names.keyOf(inode.path);
-    const source = { store: this.#store, pool: this.#pool, key, etag: object.etag };
-    const { readPartSizeBytes } = this.#config;
-    const stream = new ReadStream(source, object.sizeBytes, readPartSizeBytes);
+    const stream = this.#readStream(inode);
     inode.readers += 1;
     return { handle: this.#files.add({ do: "read", inode, stream }), writes: false };
   }
@@ -272,28 +300,4 @@ export class Engine {
     if ((await this.#names.lookupFresh(inode.path)) === inode) return;
     throw new Failure("stale", `${inode.path} was replaced`);
   }
-
-  async #complete({ inode, upload }: Writer): Promise<void> {
-    try {
-      const { etag } = await upload.complete();
-      if (inode.upload !== upload) return; // another close of the same file was first
-      const now = Date.now();
-      inode.object = { etag, sizeBytes: upload.sizeBytes, mtimeMs: now, archived: false };
-      inode.validUntilMs = now + this.#config.metadataTtlMs;
-      inode.upload = undefined;
-      this.table.markRemote(inode);
-    } catch (error) {
-      if (inode.upload === upload) {
-        inode.upload = undefined;
-        this.table.unbind(inode); // its nodeid stands for bytes that exist nowhere
-      }
-      throw error;
-    }
-  }
-}
-
-/** An upload that is being completed ends soon: whoever comes now sees the finished file. */
-async function settled(inode: Inode): Promise<void> {
-  if (inode.upload?.completing !== true) return;
-  await inode.upload.complete().catch(() => undefined);
 }

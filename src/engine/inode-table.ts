@@ -1,4 +1,6 @@
 import { Failure } from "../base/failure.ts";
+import type { InodeRecord, JournalRecord } from "../journal/record.ts";
+import type { SavedState } from "../journal/saved-state.ts";
 import type { ObjectInfo } from "../s3/object-store.ts";
 import { parentPathOf } from "./file-name.ts";
 import { Inode } from "./inode.ts";
@@ -16,10 +18,18 @@ export class InodeTable {
   readonly #local = new Set<Inode>();
   /** The longest unused first. */
   readonly #unused = { file: new Set<Inode>(), directory: new Set<Inode>() };
+  readonly #note: (record: JournalRecord) => void;
   #nextNodeid = ROOT_NODEID;
 
-  constructor() {
+  /** `note`: what has to outlive this process. */
+  constructor(note: (record: JournalRecord) => void, saved?: SavedState) {
+    this.#note = note;
     this.#add("", "directory").lookups = 1; // the root is never forgotten
+    if (saved !== undefined) this.#restore(saved);
+  }
+
+  get nextNodeid(): number {
+    return this.#nextNodeid;
   }
 
   get size(): number {
@@ -32,12 +42,35 @@ export class InodeTable {
     return inode;
   }
 
+  find(nodeid: number): Inode | undefined {
+    return this.#byNodeid.get(nodeid);
+  }
+
   current(path: string): Inode | undefined {
     return this.#byPath.get(path);
   }
 
-  /** The kernel was told of it again. */
-  touch(inode: Inode): void {
+  /** The kernel is about to be told of it, by the answer to that request. */
+  count(inode: Inode, unique?: string): void {
+    inode.lookups += 1;
+    this.#moveToEnd(inode);
+    const asked = unique === undefined ? undefined : { unique };
+    if (inode.noted) this.#note({ is: "refs", id: inode.nodeid, refs: inode.lookups, ...asked });
+    else this.#note({ ...this.#recordOf(inode), ...asked });
+    inode.noted = true;
+  }
+
+  /** All that a successor has to know of inodes. */
+  *records(): Generator<JournalRecord, void, undefined> {
+    for (const inode of this.#byNodeid.values()) if (inode.noted) yield this.#recordOf(inode);
+  }
+
+  /** What an inode stands for has changed. */
+  noteChange(inode: Inode): void {
+    if (inode.noted) this.#note(this.#recordOf(inode));
+  }
+
+  #moveToEnd(inode: Inode): void {
     this.#unused[inode.kind].delete(inode);
     this.#unused[inode.kind].add(inode);
   }
@@ -51,7 +84,7 @@ export class InodeTable {
       let tries = OLDEST_TRIES_MAX;
       for (const inode of this.#unused[kind]) {
         if (tries-- === 0) break;
-        this.touch(inode);
+        this.#moveToEnd(inode);
         const parent = this.#byPath.get(parentPathOf(inode.path));
         const isCurrent = this.#byPath.get(inode.path) === inode && inode.path !== "";
         if (parent !== undefined && isCurrent && inode.isOnlyRemembered) return { parent, inode };
@@ -90,9 +123,12 @@ export class InodeTable {
   /** An upload succeeded: the file and all directories above it exist in S3 from now on. */
   markRemote(inode: Inode): void {
     this.#setLocal(inode, false);
+    this.noteChange(inode);
     for (let path = parentPathOf(inode.path); path !== ""; path = parentPathOf(path)) {
       const parent = this.#byPath.get(path);
-      if (parent !== undefined) this.#setLocal(parent, false);
+      if (parent?.local !== true) continue;
+      this.#setLocal(parent, false);
+      this.noteChange(parent);
     }
     this.prune(inode);
   }
@@ -101,20 +137,28 @@ export class InodeTable {
   unbind(inode: Inode): void {
     if (this.#byPath.get(inode.path) === inode) this.#byPath.delete(inode.path);
     this.#setLocal(inode, false);
+    this.noteChange(inode);
     this.prune(inode);
   }
 
-  /** Never below zero, whatever the count says: then the kernel has forgotten it all. */
-  forget(nodeid: number, count: number): void {
+  /**
+   * Never below zero, whatever the count says: then the kernel has forgotten it all. False when
+   * references are left: then the same message must not be counted twice.
+   */
+  forget(nodeid: number, count: number): boolean {
     const inode = this.#byNodeid.get(nodeid);
-    if (inode === undefined || nodeid === ROOT_NODEID) return;
+    if (inode === undefined || nodeid === ROOT_NODEID) return true;
     inode.lookups = Math.max(0, inode.lookups - count);
     this.prune(inode);
+    if (inode.noted) this.#note({ is: "refs", id: nodeid, refs: inode.lookups });
+    return inode.lookups === 0;
   }
 
   /** Call it whenever one of the reasons to keep an inode has gone. */
   prune(inode: Inode): void {
     if (inode.inUse) return;
+    if (inode.noted) this.#note({ is: "gone", id: inode.nodeid });
+    inode.noted = false;
     this.#byNodeid.delete(inode.nodeid);
     this.#unused[inode.kind].delete(inode);
     if (this.#byPath.get(inode.path) === inode) this.#byPath.delete(inode.path);
@@ -128,9 +172,48 @@ export class InodeTable {
     this.#byPath.set(path, inode);
     if (former !== undefined) {
       this.#setLocal(former, false);
+      this.noteChange(former);
       this.prune(former);
     }
     return inode;
+  }
+
+  #recordOf(inode: Inode): InodeRecord {
+    const { nodeid: id, path, object, lookups: refs } = inode;
+    const saved = object && {
+      etag: object.etag,
+      size: object.sizeBytes,
+      mtime: object.mtimeMs,
+      ...(object.archived ? { archived: true as const } : {}),
+    };
+    return {
+      is: "inode",
+      id,
+      path,
+      refs,
+      ...(inode.kind === "directory" ? { directory: true as const } : {}),
+      ...(inode.local ? { local: true as const } : {}),
+      ...(this.#byPath.get(path) === inode ? {} : { unbound: true as const }),
+      ...(saved === undefined ? {} : { object: saved }),
+    };
+  }
+
+  #restore({ inodes, nextId }: SavedState): void {
+    for (const { id, path, directory, local, unbound, object, refs } of inodes.values()) {
+      if (id === ROOT_NODEID) continue;
+      const inode = new Inode(id, path, directory === true ? "directory" : "file");
+      inode.lookups = refs;
+      inode.noted = true;
+      if (object !== undefined) {
+        const { etag, size: sizeBytes, mtime: mtimeMs, archived = false } = object;
+        inode.object = { etag, sizeBytes, mtimeMs, archived };
+      }
+      this.#byNodeid.set(id, inode);
+      this.#unused[inode.kind].add(inode);
+      if (unbound !== true) this.#byPath.set(path, inode);
+      this.#setLocal(inode, local === true);
+    }
+    this.#nextNodeid = Math.max(this.#nextNodeid, nextId);
   }
 
   #setLocal(inode: Inode, local: boolean): void {

@@ -18,6 +18,8 @@ export class Inode {
   upload: Upload | undefined;
   /** Exists only here: a directory without objects, a file before its upload. */
   local = false;
+  /** Known to the journal: from the first answer that named it. */
+  noted = false;
   validUntilMs = 0;
 
   constructor(nodeid: number, path: string, kind: "file" | "directory") {

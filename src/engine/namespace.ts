@@ -1,6 +1,7 @@
 import { Failure } from "../base/failure.ts";
 import type { ObjectInfo, ObjectStore } from "../s3/object-store.ts";
 import { DirectoryStream } from "./directory-stream.ts";
+import type { DirectorySource, Place } from "./directory-stream.ts";
 import { checkName, childPathOf } from "./file-name.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
@@ -63,19 +64,23 @@ export class Namespace {
   }
 
   /** The directory as it is from now on, read as the caller goes. */
-  list(directory: Inode): DirectoryStream {
+  list(directory: Inode, from?: Place): DirectoryStream {
     const prefix = directory.path === "" ? this.keyOf("") : `${this.keyOf(directory.path)}/`;
     const query = { prefix, delimiter: "/", keysMax: LIST_PAGE_KEYS } as const;
-    return new DirectoryStream({
+    const source: DirectorySource = {
       path: directory.path,
       prefix,
       locals: this.#table.localChildren(directory.path),
       ttlMs: this.#options.metadataTtlMs,
-      page: (continuationToken) =>
-        this.#store.list({ ...query, continuationToken }, AbortSignal.timeout(OPERATION_LIMIT_MS)),
+      page: (continuationToken, after) => {
+        const startAfter = after === "" ? undefined : prefix + after;
+        const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
+        return this.#store.list({ ...query, continuationToken, startAfter }, signal);
+      },
       hasKeysUnder: (name) =>
         this.#hasKeysUnder(prefix + name, AbortSignal.timeout(OPERATION_LIMIT_MS)),
-    });
+    };
+    return new DirectoryStream(source, from);
   }
 
   /** A directory shadows a file of the same name; only S3 can say, so both are asked at once. */

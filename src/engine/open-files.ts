@@ -1,7 +1,7 @@
 import type { Inode } from "./inode.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import type { ReadStream } from "./read-stream.ts";
-import type { DirectoryStream } from "./directory-stream.ts";
+import type { DirectoryStream, Place } from "./directory-stream.ts";
 import type { Upload } from "./upload.ts";
 
 export interface Reader {
@@ -21,14 +21,37 @@ export interface DirectoryReader {
   readonly do: "list";
   readonly inode: Inode;
   stream: DirectoryStream | undefined;
+  /** Where a former engine was in it, until it is read on. */
+  place?: Place | undefined;
 }
 
-type OpenFile = Reader | Writer | DirectoryReader;
+export type OpenFile = Reader | Writer | DirectoryReader;
 
 /** Handles: numbers that the kernel holds for what is open here. Never used twice. */
 export class OpenFiles {
   readonly #files = new Map<number, OpenFile>();
-  #next = 1;
+  readonly #acknowledged = new Set<number>();
+  #next: number;
+
+  constructor(next = 1) {
+    this.#next = next;
+  }
+
+  get next(): number {
+    return this.#next;
+  }
+
+  /** What openers know of. */
+  *acknowledged(): Generator<[handle: number, file: OpenFile], void, undefined> {
+    for (const [handle, file] of this.#files) {
+      if (this.#acknowledged.has(handle)) yield [handle, file];
+    }
+  }
+
+  /** The opener is about to be told, or was by an earlier engine. */
+  acknowledge(handle: number): void {
+    this.#acknowledged.add(handle);
+  }
 
   get writers(): Writer[] {
     return [...this.#files.values()].filter((file) => file.do === "write");
@@ -39,9 +62,18 @@ export class OpenFiles {
   }
 
   add(file: OpenFile): number {
-    const handle = this.#next++;
+    const handle = this.reserve();
     this.#files.set(handle, file);
     return handle;
+  }
+
+  /** A number for a file that needs to know it, to be set in the same turn. */
+  reserve(): number {
+    return this.#next++;
+  }
+
+  set(handle: number, file: OpenFile): void {
+    this.#files.set(handle, file);
   }
 
   reader(handle: number): Reader {
@@ -69,6 +101,7 @@ export class OpenFiles {
   remove(handle: number): OpenFile | undefined {
     const file = this.#files.get(handle);
     this.#files.delete(handle);
+    this.#acknowledged.delete(handle);
     return file;
   }
 }

@@ -18,6 +18,10 @@ const KIND = {
 
 export type PosixCode = keyof typeof KIND;
 
+export function isPosixCode(text: string): text is PosixCode {
+  return Object.hasOwn(KIND, text);
+}
+
 /** A Failure of a file operation whose exact errno is part of the documented semantics. */
 export class PosixFailure extends Failure {
   readonly code: PosixCode;

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import * as fc from "fast-check";
 import { Failure } from "../base/failure.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
-import { BufferPool } from "./buffer-pool.ts";
 import { PosixFailure } from "./posix-failure.ts";
+import { TestMemory } from "./test-memory.ts";
 import { Upload } from "./upload.ts";
 
 const PART_BYTES = 1000;
@@ -24,9 +24,9 @@ class FlakyStore extends MemoryStore {
     this.inFlight -= 1;
     if (call === this.failsAt) throw new Failure("remote", "injected");
   }
-  override async put(key: string, body: Uint8Array) {
+  override async put(key: string, body: Uint8Array, nonce?: string) {
     await this.#trip();
-    return super.put(key, body);
+    return super.put(key, body, nonce);
   }
   override async createUpload(key: string) {
     await this.#trip();
@@ -39,14 +39,16 @@ class FlakyStore extends MemoryStore {
 }
 
 function start(store: MemoryStore, limitBytes = 1 << 20) {
-  const pool = new BufferPool(limitBytes);
-  return { pool, upload: new Upload({ store, pool, partSizeBytes: PART_BYTES }, "key") };
+  const { journal, spool } = new TestMemory().begin(limitBytes);
+  const discard = (key: string, uploadId: string) => store.abortUpload(key, uploadId);
+  const deps = { store, journal, spool, discard, partSizeBytes: PART_BYTES };
+  return { spool, upload: new Upload(deps, 1, "key") };
 }
 
 async function allOrNothing(sizes: readonly number[], failsAt: number, limitBytes: number) {
   const store = new FlakyStore();
   store.failsAt = failsAt;
-  const { pool, upload } = start(store, limitBytes);
+  const { spool, upload } = start(store, limitBytes);
   const written: Buffer[] = [];
   let offset = 0;
   let failed = false;
@@ -69,7 +71,7 @@ async function allOrNothing(sizes: readonly number[], failsAt: number, limitByte
   assert.deepEqual(store.body("key"), failed ? undefined : Buffer.concat(written));
   assert.equal(failed, failsAt >= 0 && failsAt < store.calls);
   assert.equal(store.unfinishedUploads, 0);
-  assert.equal(pool.usedBytes, 0);
+  assert.equal(spool.usedBytes, 0);
   assert(store.inFlightMax <= 9, `${store.inFlightMax} requests at once`);
 }
 

@@ -1,39 +1,57 @@
-import type { Buffer } from "node:buffer";
+import { randomUUID } from "node:crypto";
+import type { Journal } from "../journal/journal.ts";
+import { newUpload } from "../journal/saved-state.ts";
+import type { SavedUpload, UploadRecord } from "../journal/saved-state.ts";
+import type { Segment, Spool } from "../journal/spool.ts";
 import type { ObjectStore, UploadedPart } from "../s3/object-store.ts";
-import type { BufferPool } from "./buffer-pool.ts";
-import { PosixFailure } from "./posix-failure.ts";
+import { isPosixCode, PosixFailure } from "./posix-failure.ts";
+import { Turns } from "./turns.ts";
+import { UploadNotes } from "./upload-notes.ts";
 
 const PARTS_MAX = 10_000;
 const PARTS_IN_FLIGHT_MAX = 8;
-const FIRST_BUFFER_BYTES = 128 * 1024;
+const FIRST_SEGMENT_BYTES = 128 * 1024;
+const BEGIN_LIMIT_MS = 120_000;
 
 export interface UploadDeps {
   readonly store: ObjectStore;
-  readonly pool: BufferPool;
+  readonly spool: Spool;
+  readonly journal: Pick<Journal, "note" | "commit">;
+  /** Nobody will complete it: S3 shall forget its parts. */
+  readonly discard: (key: string, uploadId: string) => Promise<void>;
   readonly partSizeBytes: number;
 }
 
 /**
  * One object on its way to S3: bytes come in order, leave in parts, and become visible all at
- * once at the end. A file that fits into one part is one PUT.
+ * once at the end. A file that fits into one part is one PUT. What was acknowledged is in the
+ * spool until S3 has it, and the journal says where: another process can go on at any point.
  */
 export class Upload {
   readonly #deps: UploadDeps;
+  readonly #handle: number;
   readonly #key: string;
+  readonly #notes: UploadNotes;
   readonly #abort = new AbortController();
   readonly #parts: Promise<UploadedPart>[] = [];
+  readonly #turns = new Turns();
   readonly #inFlight = new Set<Promise<unknown>>();
-  #buffer: Buffer | undefined;
-  #bufferedBytes = 0;
+  #segment: Segment | undefined;
   #sizeBytes = 0;
   #uploadId: Promise<string> | undefined;
-  #tail: Promise<unknown> | undefined;
+  /** Since when a lost answer may have left an upload behind. */
+  #strayMs: number | undefined;
+  /** Of the object that S3 makes of the parts, or of a PUT that may have happened. */
+  #nonce: string | undefined;
   #failure: unknown;
   #completion: Promise<{ etag: string }> | undefined;
 
-  constructor(deps: UploadDeps, key: string) {
+  constructor(deps: UploadDeps, handle: number, key: string, saved = newUpload()) {
     this.#deps = deps;
+    this.#handle = handle;
     this.#key = key;
+    this.#notes = new UploadNotes(deps.journal, saved);
+    this.#restore(saved);
   }
 
   /** Acknowledged bytes. */
@@ -45,15 +63,31 @@ export class Upload {
     return this.#completion !== undefined;
   }
 
-  /** Settles at once when the bytes fit into the current part, else when there is room. */
-  write(offsetBytes: number, data: Uint8Array): number | Promise<number> {
-    if (this.#tail !== undefined) return this.#queue(offsetBytes, data);
+  /** Visible in S3, and everybody knows. */
+  get completed(): boolean {
+    return this.#notes.isCompleted;
+  }
+
+  /** What a successor has to know of it. */
+  get records(): Iterable<UploadRecord> {
+    return this.#notes.records;
+  }
+
+  /**
+   * Settles at once when the bytes fit into the current part, else when there is room. `again`: it
+   * may be that these bytes, or the first of them, were taken by an engine that did not say so.
+   */
+  write(offsetBytes: number, data: Uint8Array, again = false): number | Promise<number> {
+    if (this.#turns.busy || again) return this.#queue(offsetBytes, data, again);
     this.#check(offsetBytes, data.length);
-    if (this.#bufferedBytes + data.length < this.#deps.partSizeBytes && this.#fits(data.length)) {
-      this.#append(data);
-      return data.length;
+    const segment = this.#segment;
+    const isLast = (segment?.filledBytes ?? 0) + data.length >= this.#deps.partSizeBytes;
+    if (segment === undefined || isLast || !segment.hasRoomFor(data.length)) {
+      return this.#queue(offsetBytes, data, again);
     }
-    return this.#queue(offsetBytes, data);
+    segment.append(data);
+    this.#sizeBytes += data.length;
+    return data.length;
   }
 
   /** Completed by one PUT, with all bytes still here: more may follow, and it is PUT again. */
@@ -63,11 +97,14 @@ export class Upload {
 
   continue(): void {
     this.#completion = undefined;
+    this.#nonce = undefined;
+    this.#notes.note({ is: "continued", handle: this.#handle });
   }
 
   /** No more writes will come. */
   close(): void {
-    this.#dropBuffer();
+    if (this.#segment !== undefined) this.#deps.spool.give(this.#segment);
+    this.#segment = undefined;
   }
 
   /** Makes the object exist with what was written; the same answer however often it is asked. */
@@ -76,48 +113,73 @@ export class Upload {
     return this.#completion;
   }
 
+  /** To be noted with what follows from it, so that no successor sees one without the other. */
+  noteCompleted(etag: string): void {
+    this.#notes.noteWithOthers({ is: "completed", handle: this.#handle, etag });
+  }
+
   /** Nothing of it shall be seen. Parts that were sent are removed. */
   async abort(why: unknown): Promise<void> {
-    this.#failure ??= why;
+    this.#fail(why);
     this.#abort.abort(why);
-    this.#dropBuffer();
-    await Promise.allSettled(this.#inFlight);
-    if (this.#uploadId === undefined) return;
+    const { store, discard } = this.#deps;
     try {
-      const uploadId = await this.#uploadId;
-      await this.#deps.store.abortUpload(this.#key, uploadId, AbortSignal.timeout(30_000));
+      if (this.#uploadId !== undefined) await discard(this.#key, await this.#uploadId);
+      else if (this.#strayMs !== undefined) {
+        await store.abortStrays(this.#key, this.#strayMs, AbortSignal.timeout(BEGIN_LIMIT_MS));
+      }
     } catch {
-      // Nobody waits for this any more; the bucket's lifecycle rule is the last resort.
+      // It never began, or S3 is away: the bucket's lifecycle rule is the last resort.
     }
   }
 
-  #queue(offsetBytes: number, data: Uint8Array): Promise<number> {
-    const before = this.#tail ?? Promise.resolve();
-    const written = before.then(() => this.#writeSlowly(offsetBytes, data));
-    const settled: Promise<void> = written.then(
-      () => this.#dequeue(settled),
-      () => this.#dequeue(settled),
-    );
-    this.#tail = settled;
-    return written;
+  #restore({ segments, sent, creating, created, ending }: SavedUpload): void {
+    for (const { part, etag, checksum, size } of sent.values()) {
+      const sum = checksum === undefined ? {} : { checksum };
+      this.#parts[part - 1] = Promise.resolve({ partNumber: part, etag, ...sum });
+      this.#sizeBytes += size;
+    }
+    this.#nonce = creating?.nonce;
+    if (created === undefined) this.#strayMs = creating?.sinceMs;
+    else this.#uploadId = Promise.resolve(created.uploadId);
+    this.#restoreEnding(ending);
+    for (const { part, at, size } of [...segments.values()].toSorted((a, b) => a.part - b.part)) {
+      const segment = this.#deps.spool.claim(at, size);
+      this.#sizeBytes += segment.filledBytes;
+      const isWhole = segment.filledBytes === this.#deps.partSizeBytes;
+      if (isWhole && this.#failure === undefined) this.#startPart(part, segment);
+      else this.#segment = segment;
+    }
   }
 
-  #dequeue(settled: Promise<void>): void {
-    if (this.#tail === settled) this.#tail = undefined;
+  #restoreEnding(ending: SavedUpload["ending"]): void {
+    if (ending?.is === "putting") this.#nonce = ending.nonce;
+    if (ending?.is === "completed") this.#completion = Promise.resolve({ etag: ending.etag });
+    if (ending?.is !== "failed") return;
+    const { code, reason } = ending;
+    void this.abort(new PosixFailure(isPosixCode(code) ? code : "EIO", reason));
   }
 
-  async #writeSlowly(offsetBytes: number, data: Uint8Array): Promise<number> {
+  #queue(offsetBytes: number, data: Uint8Array, again: boolean): Promise<number> {
+    return this.#turns.take(async () => {
+      const taken = again ? Math.max(0, Math.min(this.#sizeBytes - offsetBytes, data.length)) : 0;
+      if (taken < data.length) await this.#writeSlowly(offsetBytes + taken, data.subarray(taken));
+      return data.length;
+    });
+  }
+
+  async #writeSlowly(offsetBytes: number, data: Uint8Array): Promise<void> {
     this.#check(offsetBytes, data.length);
+    const { partSizeBytes } = this.#deps;
     let rest = data;
     while (rest.length > 0) {
-      const space = this.#deps.partSizeBytes - this.#bufferedBytes;
-      const piece = rest.subarray(0, space);
-      if (!this.#fits(piece.length)) await this.#makeRoom(piece.length);
-      this.#append(piece);
+      const piece = rest.subarray(0, partSizeBytes - (this.#segment?.filledBytes ?? 0));
+      const segment = await this.#segmentFor(piece.length);
+      segment.append(piece);
+      this.#sizeBytes += piece.length;
       rest = rest.subarray(piece.length);
-      if (this.#bufferedBytes === this.#deps.partSizeBytes) await this.#startPart();
+      if (segment.filledBytes === partSizeBytes) await this.#sendSegment();
     }
-    return data.length;
   }
 
   /** Out of order is the caller's error, and ends the upload: a hole can't be filled later. */
@@ -137,66 +199,83 @@ export class Upload {
     }
   }
 
-  #fits(sizeBytes: number): boolean {
-    return this.#buffer !== undefined && this.#bufferedBytes + sizeBytes <= this.#buffer.length;
-  }
-
-  #append(data: Uint8Array): void {
-    this.#buffer?.set(data, this.#bufferedBytes);
-    this.#bufferedBytes += data.length;
-    this.#sizeBytes += data.length;
-  }
-
-  /** The first part's buffer grows with the file: most files are small. */
-  async #makeRoom(sizeBytes: number): Promise<void> {
-    const { pool, partSizeBytes } = this.#deps;
-    const needed = this.#bufferedBytes + sizeBytes;
-    const former = this.#buffer;
-    let capacity = this.#parts.length > 0 ? partSizeBytes : FIRST_BUFFER_BYTES;
+  /** The first part's segment grows with the file: most files are small. */
+  async #segmentFor(sizeBytes: number): Promise<Segment> {
+    const { spool, partSizeBytes } = this.#deps;
+    const former = this.#segment;
+    if (former?.hasRoomFor(sizeBytes) === true) return former;
+    const needed = (former?.filledBytes ?? 0) + sizeBytes;
+    let capacity = this.#parts.length > 0 ? partSizeBytes : FIRST_SEGMENT_BYTES;
     while (capacity < needed) capacity *= 4;
     capacity = Math.min(capacity, partSizeBytes);
     // Only for parts of our own: waiting for other writers could be waiting for ever.
-    while (!pool.hasRoomFor(capacity) && this.#inFlight.size > 0) {
+    while (!spool.hasRoomFor(capacity) && this.#inFlight.size > 0) {
       await Promise.race(this.#inFlight);
     }
     if (this.#failure !== undefined) throw this.#failure;
-    const buffer = pool.take(capacity);
-    if (former !== undefined) {
-      former.copy(buffer, 0, 0, this.#bufferedBytes);
-      pool.give(former);
-    }
-    this.#buffer = buffer;
+    const segment = spool.take(capacity);
+    if (former !== undefined) segment.append(former.bytes);
+    const { at, sizeBytes: size } = segment;
+    this.#notes.note({
+      is: "segment",
+      handle: this.#handle,
+      part: this.#parts.length + 1,
+      at,
+      size,
+    });
+    this.#segment = segment;
+    if (former !== undefined) spool.give(former);
+    return segment;
   }
 
-  async #startPart(): Promise<void> {
-    const buffer = this.#buffer;
-    if (buffer === undefined) return;
+  async #sendSegment(): Promise<void> {
     while (this.#inFlight.size >= PARTS_IN_FLIGHT_MAX) await Promise.race(this.#inFlight);
     if (this.#failure !== undefined) throw this.#failure;
-    const body = buffer.subarray(0, this.#bufferedBytes);
-    this.#buffer = undefined;
-    this.#bufferedBytes = 0;
-    const part = this.#sendPart(this.#parts.length + 1, body).finally(() => {
-      this.#deps.pool.give(buffer);
-      this.#inFlight.delete(watched);
-    });
-    const watched = part.catch((error: unknown) => {
-      this.#failure ??= error;
-    });
-    this.#inFlight.add(watched);
-    this.#parts.push(part);
+    const segment = this.#segment;
+    if (segment === undefined) return;
+    this.#segment = undefined;
+    this.#startPart(this.#parts.length + 1, segment);
   }
 
-  async #sendPart(partNumber: number, body: Uint8Array): Promise<UploadedPart> {
+  #startPart(partNumber: number, segment: Segment): void {
+    const part = this.#sendPart(partNumber, segment).finally(() => {
+      this.#deps.spool.give(segment);
+      this.#inFlight.delete(watched);
+    });
+    const watched = part.catch((error: unknown) => this.#fail(error));
+    this.#inFlight.add(watched);
+    this.#parts[partNumber - 1] = part;
+  }
+
+  async #sendPart(partNumber: number, { bytes }: Segment): Promise<UploadedPart> {
     const { store } = this.#deps;
     const { signal } = this.#abort;
-    this.#uploadId ??= store.createUpload(this.#key, signal);
-    return store.uploadPart(this.#key, await this.#uploadId, partNumber, body, signal);
+    this.#uploadId ??= this.#begin();
+    const uploadId = await this.#uploadId;
+    const part = await store.uploadPart(this.#key, uploadId, partNumber, bytes, signal);
+    const { etag, checksum } = part;
+    const sum = checksum === undefined ? {} : { checksum };
+    const size = bytes.length;
+    this.#notes.note({ is: "sent", handle: this.#handle, part: partNumber, etag, ...sum, size });
+    return part;
+  }
+
+  async #begin(): Promise<string> {
+    const { store } = this.#deps;
+    // Not ended by abort(): an upload without an id could not be removed.
+    const signal = AbortSignal.timeout(BEGIN_LIMIT_MS);
+    if (this.#strayMs !== undefined) await store.abortStrays(this.#key, this.#strayMs, signal);
+    const nonce = randomUUID();
+    this.#nonce = nonce;
+    this.#notes.note({ is: "creating", handle: this.#handle, nonce, sinceMs: Date.now() });
+    const uploadId = await store.createUpload(this.#key, nonce, signal);
+    this.#notes.note({ is: "created", handle: this.#handle, uploadId });
+    return uploadId;
   }
 
   async #complete(): Promise<{ etag: string }> {
     try {
-      await this.#tail;
+      await this.#turns.idle;
       if (this.#failure !== undefined) throw this.#failure;
       return await (this.#parts.length === 0 ? this.#putWhole() : this.#completeParts());
     } catch (error) {
@@ -205,21 +284,31 @@ export class Upload {
     }
   }
 
+  /** A PUT that an earlier engine may have done is not done again over what others put there. */
   async #putWhole(): Promise<{ etag: string }> {
-    const body = this.#buffer?.subarray(0, this.#bufferedBytes) ?? new Uint8Array();
-    return this.#deps.store.put(this.#key, body, this.#abort.signal);
+    const { store } = this.#deps;
+    const { signal } = this.#abort;
+    const done = this.#nonce && (await store.findOwn(this.#key, this.#nonce, signal));
+    if (done !== undefined && done !== "") return { etag: done };
+    const nonce = randomUUID();
+    this.#notes.note({ is: "putting", handle: this.#handle, nonce });
+    return store.put(this.#key, this.#segment?.bytes ?? new Uint8Array(), nonce, signal);
   }
 
   async #completeParts(): Promise<{ etag: string }> {
-    if (this.#bufferedBytes > 0) await this.#startPart();
+    if ((this.#segment?.filledBytes ?? 0) > 0) await this.#sendSegment();
     const parts = await Promise.all(this.#parts);
     const uploadId = (await this.#uploadId) ?? "";
-    return this.#deps.store.completeUpload(this.#key, uploadId, parts, this.#abort.signal);
+    this.#notes.note({ is: "completing", handle: this.#handle });
+    const nonce = this.#nonce ?? "";
+    return this.#deps.store.completeUpload(this.#key, uploadId, parts, nonce, this.#abort.signal);
   }
 
-  #dropBuffer(): void {
-    if (this.#buffer !== undefined) this.#deps.pool.give(this.#buffer);
-    this.#buffer = undefined;
-    this.#bufferedBytes = 0;
+  #fail(why: unknown): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = why;
+    const code = why instanceof PosixFailure ? why.code : "EIO";
+    const reason = why instanceof Error ? why.message : String(why);
+    this.#notes.note({ is: "failed", handle: this.#handle, code, reason });
   }
 }

@@ -3,6 +3,8 @@ export interface Caller {
   readonly uid: number;
   readonly gid: number;
   readonly pid: number;
+  /** Names the request, the same whenever it is sent. */
+  readonly unique: string;
 }
 
 export interface Attributes {
@@ -68,6 +70,12 @@ export interface DirectoryListing {
   enter(index: number): Entry | "gone" | "unknown";
 }
 
+/** What a request was answered before: its entry, its handle, or merely that it was done. */
+export interface Outcome {
+  readonly entry: Entry | undefined;
+  readonly opened: Opened | undefined;
+}
+
 export type Maybe<T> = T | Promise<T>;
 
 /**
@@ -76,8 +84,15 @@ export type Maybe<T> = T | Promise<T>;
  */
 export interface FileSystem {
   errnoOf(error: unknown): number | undefined;
+  /** For a request that comes again: undefined when nothing was done for it yet. */
+  outcomeOf(unique: string): Outcome | undefined;
+  /** The kernel has the answer, or does not want it: it will not ask for it again. */
+  answered(unique: string): void;
   lookup(caller: Caller, parent: number, name: string): Maybe<Entry | AbsentEntry>;
-  forget(nodeid: number, count: number): void;
+  /** False when references are left, so that it must not be counted again. */
+  forget(nodeid: number, count: number): boolean;
+  /** The request was served, and its answer says no more than that. */
+  done(unique: string): void;
   getAttributes(caller: Caller, nodeid: number): Maybe<Entry>;
   setAttributes(caller: Caller, nodeid: number, changes: AttributeChanges): Maybe<Entry>;
   makeFile(caller: Caller, parent: number, name: string, mode: number): Maybe<Entry>;
@@ -94,7 +109,7 @@ export interface FileSystem {
   open(caller: Caller, nodeid: number, flags: number): Maybe<Opened>;
   read(handle: number, offsetBytes: number, sizeBytes: number): Maybe<LentBytes>;
   /** The data is lent to the file system until the promise settles. */
-  write(handle: number, offsetBytes: number, data: Uint8Array): Maybe<number>;
+  write(handle: number, offsetBytes: number, data: Uint8Array, again: boolean): Maybe<number>;
   flush(caller: Caller, handle: number): Maybe<void>;
   sync(handle: number): Maybe<void>;
   release(handle: number): Maybe<void>;

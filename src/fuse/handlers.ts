@@ -52,8 +52,8 @@ export const HANDLERS: ReadonlyMap<number, Handler> = new Map<number, Handler>([
   [OPCODE.CREATE, { interruptible: true, handle: create }],
   [OPCODE.READ, { interruptible: true, handle: read }],
   [OPCODE.WRITE, { handle: write }],
-  [OPCODE.FLUSH, { handle: (r, fs) => empty(fs.flush(r.caller, readUint64(r.body(24), 0))) }],
-  [OPCODE.FSYNC, { handle: (r, fs) => empty(fs.sync(readUint64(r.body(16), 0))) }],
+  [OPCODE.FLUSH, { interruptible: true, handle: flush }],
+  [OPCODE.FSYNC, { interruptible: true, handle: fsync }],
   [OPCODE.RELEASE, { handle: (r, fs) => empty(fs.release(readUint64(r.body(24), 0))) }],
   [OPCODE.OPENDIR, { handle: opendir }],
   [OPCODE.READDIR, { interruptible: true, handle: (r, fs) => readdir(r, fs, false) }],
@@ -172,8 +172,16 @@ function write(request: Request, fs: FileSystem): Maybe<Answer> {
   const sizeBytes = body.readUInt32LE(16);
   if (body.length !== 40 + sizeBytes) throw new ProtocolError(ERRNO.EINVAL, "WRITE: wrong size");
   const data = body.subarray(40);
-  const written = fs.write(readUint64(body, 0), readUint64(body, 8), data);
+  const written = fs.write(readUint64(body, 0), readUint64(body, 8), data, request.again);
   return then(written, (count) => ({ chunks: [encodeWritten(count)] }));
+}
+
+function flush(request: Request, fs: FileSystem): Maybe<Answer> {
+  return empty(fs.flush(request.caller, readUint64(request.body(24), 0)));
+}
+
+function fsync(request: Request, fs: FileSystem): Maybe<Answer> {
+  return empty(fs.sync(readUint64(request.body(16), 0)));
 }
 
 function opendir(request: Request, fs: FileSystem): Maybe<Answer> {

@@ -31,8 +31,11 @@ export interface Negotiated {
   readonly minor: number;
   readonly flags: number;
   readonly flags2: number;
-  /** The kernel hands out unanswered requests again when asked. */
-  readonly canResend: boolean;
+}
+
+/** Whether the kernel hands out unanswered requests again when asked. */
+export function canResend({ flags2 }: Pick<Negotiated, "flags2">): boolean {
+  return (flags2 & FLAG2_HAS_RESEND) !== 0;
 }
 
 export interface InitAnswer {
@@ -57,11 +60,11 @@ export function negotiate(body: Buffer, { idmap }: { readonly idmap: boolean }):
   const agreed = { minor: Math.min(minor, OUR_MINOR), flags, flags2 };
   return {
     bytes: encodeInit(agreed, Math.min(body.readUInt32LE(8), WRITE_BYTES_MAX)),
-    negotiated: { ...agreed, canResend: (flags2 & FLAG2_HAS_RESEND) !== 0 },
+    negotiated: agreed,
   };
 }
 
-function encodeInit(agreed: Omit<Negotiated, "canResend">, readAheadBytes: number): Buffer {
+function encodeInit(agreed: Negotiated, readAheadBytes: number): Buffer {
   const bytes = encodeVersion();
   bytes.writeUInt32LE(agreed.minor, 4);
   bytes.writeUInt32LE(readAheadBytes, 8);

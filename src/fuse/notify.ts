@@ -2,7 +2,16 @@ import { Buffer } from "node:buffer";
 import { OUT_HEADER_BYTES, writeUint64 } from "./encode.ts";
 
 const FUSE_NOTIFY_INVAL_ENTRY = 3;
+const FUSE_NOTIFY_RESEND = 7;
 const INVAL_ENTRY_OUT_BYTES = 16;
+
+/** Asks the kernel to hand out again what was read from it and not answered. */
+export function encodeResend(): Buffer {
+  const bytes = Buffer.alloc(OUT_HEADER_BYTES);
+  bytes.writeUInt32LE(bytes.length, 0);
+  bytes.writeInt32LE(FUSE_NOTIFY_RESEND, 4);
+  return bytes;
+}
 
 /** Tells the kernel to drop what it knows of a name; what nobody uses it then forgets. */
 export function encodeInvalidEntry(parent: number, name: string): Buffer {

@@ -51,8 +51,12 @@ class FakeFileSystem implements FileSystem {
     if (name.startsWith("bug")) throw new TypeError("a bug");
     return this.#enter(name.length + 2);
   }
-  forget(nodeid: number, count: number): void {
+  outcomeOf = () => undefined;
+  answered = () => undefined;
+  done = () => undefined;
+  forget(nodeid: number, count: number): boolean {
     this.references.set(nodeid, (this.references.get(nodeid) ?? 0) - count);
+    return true;
   }
   getAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
   setAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
@@ -177,7 +181,7 @@ test("INIT: pages, sizes and resend are negotiated", async () => {
   assert.equal(payload.readUInt32LE(32), 128);
   assert.deepEqual(
     negotiated.map((agreed) => Object.entries(agreed ?? {}).at(-1)),
-    [["canResend", true]],
+    [["flags2", 128]],
   );
 });
 

@@ -1,8 +1,8 @@
 import type { Buffer } from "node:buffer";
 import { OPCODE } from "./opcode.ts";
 import { ERRNO, ProtocolError } from "./errno.ts";
-import { encodeOutHeader } from "./encode.ts";
-import type { FileSystem } from "./file-system.ts";
+import { encodeEntry, encodeOpened, encodeOutHeader } from "./encode.ts";
+import type { FileSystem, Outcome } from "./file-system.ts";
 import { HANDLERS } from "./handlers.ts";
 import type { Answer, Handler } from "./handlers.ts";
 import { negotiate } from "./negotiate.ts";
@@ -61,15 +61,17 @@ export class Protocol {
     return this.#inFlight.size;
   }
 
-  /** The bytes must stay as they are until `respond` is called. */
-  receive(bytes: Buffer, respond: Respond): void {
-    const request = Request.over(bytes);
+  /**
+   * The bytes must stay as they are until `respond` is called. `again`: an earlier process had
+   * the message before and may have served it, without an answer that arrived.
+   */
+  receive(bytes: Buffer, respond: Respond, again = false): void {
+    const request = Request.over(bytes, again);
     if (request === undefined) return respond(undefined);
     switch (request.opcode) {
       case OPCODE.FORGET:
       case OPCODE.BATCH_FORGET:
-        this.#forget(request);
-        return respond(undefined);
+        return this.#forget(request, respond);
       case OPCODE.NOTIFY_REPLY:
         return respond(undefined);
       case OPCODE.INTERRUPT:
@@ -88,6 +90,8 @@ export class Protocol {
     if (handler === undefined) return respond(errorReply(request.unique, ERRNO.ENOSYS));
     const key = uniqueKeyOf(request.unique);
     if (this.#inFlight.has(key)) return respond(undefined); // sent again while we work on it
+    const outcome = request.again ? this.#fs.outcomeOf(key) : undefined;
+    if (outcome !== undefined) return respond(this.#replyOf(request.unique, key, outcome));
     const call: InFlight = {
       unique: request.unique,
       respond,
@@ -121,6 +125,16 @@ export class Protocol {
     this.#answer(key, call, reply(call.unique, answer));
   }
 
+  /** Nothing to take back: it may have been delivered the first time. */
+  #replyOf(unique: Buffer, key: string, { entry, opened }: Outcome): Reply {
+    const chunks = [
+      ...(entry === undefined ? [] : [encodeEntry(entry)]),
+      ...(opened === undefined ? [] : [encodeOpened(opened)]),
+    ];
+    const release = () => this.#fs.answered(key);
+    return reply(unique, { chunks, release });
+  }
+
   #fail(key: string, call: InFlight, error: unknown, opcode: number): void {
     let errno = error instanceof ProtocolError ? error.errno : this.#fs.errnoOf(error);
     if (errno === undefined) {
@@ -133,7 +147,11 @@ export class Protocol {
   #answer(key: string, call: InFlight, message: Reply): void {
     call.answered = true;
     this.#inFlight.delete(key);
-    call.respond(message);
+    const settle = (delivered: boolean) => {
+      message.settle(delivered);
+      this.#fs.answered(key);
+    };
+    call.respond({ chunks: message.chunks, settle });
   }
 
   /** A killed caller waits for its answer without end: it has to get one. */
@@ -163,19 +181,28 @@ export class Protocol {
   }
 
   /** Neither has a reply, so neither may fail: what is too short is left unread. */
-  #forget(request: Request): void {
-    if (request.bodyBytes < 8) return;
-    const body = request.body(8);
-    if (request.opcode === OPCODE.FORGET) {
-      this.#fs.forget(request.nodeid, readUint64(body, 0));
-      return;
+  #forget(request: Request, respond: Respond): void {
+    if (request.bodyBytes < 8) return respond(undefined);
+    const key = uniqueKeyOf(request.unique);
+    if (request.again && this.#fs.outcomeOf(key) !== undefined) return respond(undefined);
+    let anyLeft = false;
+    for (const [nodeid, count] of forgottenBy(request)) {
+      if (!this.#fs.forget(nodeid, count)) anyLeft = true;
     }
-    const count = Math.min(body.readUInt32LE(0), Math.floor((body.length - 8) / 16));
-    for (let index = 0; index < count; index++) {
-      const at = 8 + index * 16;
-      this.#fs.forget(readUint64(body, at), readUint64(body, at + 8));
-    }
+    if (anyLeft) this.#fs.done(key);
+    respond(undefined);
+    if (anyLeft) this.#fs.answered(key);
   }
+}
+
+function forgottenBy(request: Request): [nodeid: number, count: number][] {
+  const body = request.body(8);
+  if (request.opcode === OPCODE.FORGET) return [[request.nodeid, readUint64(body, 0)]];
+  const entries = Math.min(body.readUInt32LE(0), Math.floor((body.length - 8) / 16));
+  return Array.from({ length: entries }, (_, index) => {
+    const at = 8 + index * 16;
+    return [readUint64(body, at), readUint64(body, at + 8)];
+  });
 }
 
 function reply(unique: Buffer, answer: Answer): Reply {

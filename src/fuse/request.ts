@@ -5,6 +5,8 @@ import type { Caller } from "./file-system.ts";
 /** sizeof(struct fuse_in_header) */
 export const IN_HEADER_BYTES = 40;
 
+/** Of the upper word of `unique`. */
+const RESENT = 0x8000_0000;
 const NAME_DECODER = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Numbers above 2^53 lose bits: we hand out none, so such a one can only be unknown to us. */
@@ -14,23 +16,26 @@ export function readUint64(bytes: Buffer, offset: number): number {
 
 /** The same request, first sent or sent again: bit 63 only says which of the two it is. */
 export function uniqueKeyOf(unique: Buffer): string {
-  const high = unique.readUInt32LE(4) & 0x7fff_ffff;
+  const high = unique.readUInt32LE(4) & ~RESENT;
   return `${high.toString(16)}.${unique.readUInt32LE(0).toString(16)}`;
 }
 
 /** A view on the buffer that the kernel wrote into. Nothing is copied; valid until the reply. */
 export class Request {
+  /** Handed out before: what it asks for may be done already. */
+  readonly again: boolean;
   readonly #bytes: Buffer;
 
-  private constructor(bytes: Buffer) {
+  private constructor(bytes: Buffer, again: boolean) {
     this.#bytes = bytes;
+    this.again = again || (bytes.readUInt32LE(12) & RESENT) !== 0;
   }
 
   /** Undefined when the bytes are not one whole message: there is nobody to answer then. */
-  static over(bytes: Buffer): Request | undefined {
+  static over(bytes: Buffer, again = false): Request | undefined {
     if (bytes.length < IN_HEADER_BYTES) return undefined;
     if (bytes.readUInt32LE(0) !== bytes.length) return undefined;
-    return new Request(bytes);
+    return new Request(bytes, again);
   }
 
   get opcode(): number {
@@ -52,6 +57,7 @@ export class Request {
       uid: this.#bytes.readUInt32LE(24),
       gid: this.#bytes.readUInt32LE(28),
       pid: this.#bytes.readUInt32LE(32),
+      unique: uniqueKeyOf(this.unique),
     };
   }
 

@@ -1,7 +1,10 @@
 import type { Buffer } from "node:buffer";
 import { read, writev, writevSync } from "node:fs";
 import type { Protocol, Reply } from "./protocol.ts";
-import type { Slot, Slots } from "./slots.ts";
+import { encodeResend } from "./notify.ts";
+import { OPCODE } from "./opcode.ts";
+import { isUnanswerable } from "./slots.ts";
+import type { Leftover, Slot, Slots } from "./slots.ts";
 
 /** Each outstanding read(2) occupies one thread of the pool for as long as nothing happens. */
 export const DEVICE_READERS = 4;
@@ -11,6 +14,8 @@ const SYNC_REPLY_BYTES_MAX = 64 * 1024;
 const READ_AGAIN = new Set(["EAGAIN", "EINTR", "ENOENT", "EIO"]);
 
 export interface SessionEvents {
+  /** Something is about to be seen by the kernel: what it stands for has to be kept by now. */
+  beforeDone(): void;
   /** A reply that the kernel did not take for a reason other than a caller that left. */
   onLostReply(error: unknown): void;
 }
@@ -39,6 +44,21 @@ export class Session {
 
   start(): void {
     while (this.#reading < DEVICE_READERS && this.#readNext());
+  }
+
+  /**
+   * Goes on where an earlier process ended. Either the kernel hands out again what was not
+   * answered, and only what it does not send again is taken from the slots; or all is.
+   */
+  resume(canResend: boolean): void {
+    const { leftovers } = this.#slots;
+    const isNew = leftovers.some(({ opcode }) => opcode === OPCODE.INIT);
+    const asks = canResend && !isNew && this.#askAgain();
+    for (const leftover of leftovers) {
+      if (asks && !isUnanswerable(leftover)) this.#slots.release(leftover.slot);
+      else this.#replay(leftover);
+    }
+    this.start();
   }
 
   /**
@@ -82,10 +102,29 @@ export class Session {
   #receive(slot: Slot, count: number): void {
     const place = this.#slots.park(slot, count);
     this.start();
-    this.#protocol.receive(place.bytes.subarray(0, count), (reply) => {
-      if (reply === undefined) this.#release(place);
-      else this.#write(reply, place);
-    });
+    this.#serve(place, count, false);
+  }
+
+  #replay({ slot, sizeBytes }: Leftover): void {
+    this.#serve(this.#slots.park(slot, sizeBytes), sizeBytes, true);
+  }
+
+  #serve(slot: Slot, sizeBytes: number, again: boolean): void {
+    const respond = (reply: Reply | undefined) => {
+      this.#events.beforeDone();
+      if (reply === undefined) this.#release(slot);
+      else this.#write(reply, slot);
+    };
+    this.#protocol.receive(slot.bytes.subarray(0, sizeBytes), respond, again);
+  }
+
+  #askAgain(): boolean {
+    try {
+      writevSync(this.#fd, [encodeResend()]);
+      return true;
+    } catch {
+      return false; // the slots have it all
+    }
   }
 
   /** A withdrawn or interrupted request is a reason to read again; ENODEV and all else, the end. */

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Slots, SLOTS_BYTES } from "./slots.ts";
 
 test("a small message moves to a parking place and frees the large one", () => {
-  const slots = new Slots(Buffer.alloc(SLOTS_BYTES, 0xaa));
+  const slots = new Slots(Buffer.alloc(SLOTS_BYTES));
   const slot = slots.arm();
   assert(slot !== undefined);
   assert.equal(slot.bytes.readUInt32LE(0), 0, "zeroed before it is armed");

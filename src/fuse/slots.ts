@@ -1,6 +1,8 @@
 import type { Buffer } from "node:buffer";
-import { IN_HEADER_BYTES } from "./request.ts";
+import { Failure } from "../base/failure.ts";
 import { WRITE_BYTES_MAX } from "./negotiate.ts";
+import { OPCODE } from "./opcode.ts";
+import { IN_HEADER_BYTES, uniqueKeyOf } from "./request.ts";
 
 const PAGE_BYTES = 4096;
 /** The kernel refuses a read(2) into less than max_write and the headers before it. */
@@ -21,6 +23,13 @@ export interface Slot {
   readonly parking: boolean;
 }
 
+/** A message that an earlier process received and did not get rid of. */
+export interface Leftover {
+  readonly slot: Slot;
+  readonly sizeBytes: number;
+  readonly opcode: number;
+}
+
 /**
  * Where requests live from read(2) to the reply, so that a request the kernel has handed out
  * outlives this process. A large place is needed only to receive (and for WRITE): all else moves
@@ -28,23 +37,25 @@ export interface Slot {
  * INVARIANT: a slot is free, armed, or holds exactly one unanswered message.
  */
 export class Slots {
+  /** In the order in which the kernel has sent them. */
+  readonly leftovers: readonly Leftover[];
   readonly #receive: Slot[] = [];
   readonly #parking: Slot[] = [];
 
   constructor(memory: Buffer) {
-    memory.writeUInt32LE(MAGIC, 0);
-    memory.writeUInt32LE(FORMAT, 4);
-    memory.writeUInt32LE(RECEIVE_SLOTS, 8);
-    memory.writeUInt32LE(PARKING_SLOTS, 12);
+    const found: Leftover[] = [];
+    checkHeader(memory);
     let at = HEADER_BYTES;
-    const cut = (sizeBytes: number, parking: boolean): Slot => {
-      const bytes = memory.subarray(at, at + sizeBytes);
+    const cut = (sizeBytes: number, parking: boolean): void => {
+      const slot = { bytes: memory.subarray(at, at + sizeBytes), parking };
       at += sizeBytes;
-      bytes.fill(0, 0, IN_HEADER_BYTES);
-      return { bytes, parking };
+      const leftover = leftoverIn(slot);
+      if (leftover === undefined) this.release(slot);
+      else found.push(leftover);
     };
-    for (let n = 0; n < RECEIVE_SLOTS; n++) this.#receive.push(cut(RECEIVE_SLOT_BYTES, false));
-    for (let n = 0; n < PARKING_SLOTS; n++) this.#parking.push(cut(PARKING_SLOT_BYTES, true));
+    for (let n = 0; n < RECEIVE_SLOTS; n++) cut(RECEIVE_SLOT_BYTES, false);
+    for (let n = 0; n < PARKING_SLOTS; n++) cut(PARKING_SLOT_BYTES, true);
+    this.leftovers = this.#withoutDoubles(found);
   }
 
   /** A zeroed place to receive into; undefined when all are in use. */
@@ -54,10 +65,12 @@ export class Slots {
 
   /** Moves a small message out of its large slot. Copy first: for a moment it may be twice. */
   park(slot: Slot, sizeBytes: number): Slot {
-    if (sizeBytes > PARKING_SLOT_BYTES) return slot;
+    if (slot.parking || sizeBytes > PARKING_SLOT_BYTES) return slot;
     const parked = this.#parking.pop();
     if (parked === undefined) return slot;
-    slot.bytes.copy(parked.bytes, 0, 0, sizeBytes);
+    // Its length last: a message that is not complete does not count.
+    slot.bytes.copy(parked.bytes, 4, 4, sizeBytes);
+    slot.bytes.copy(parked.bytes, 0, 0, 4);
     this.release(slot);
     return parked;
   }
@@ -66,4 +79,42 @@ export class Slots {
     slot.bytes.fill(0, 0, IN_HEADER_BYTES);
     (slot.parking ? this.#parking : this.#receive).push(slot);
   }
+
+  #withoutDoubles(found: readonly Leftover[]): Leftover[] {
+    const single = new Map<string, Leftover>();
+    for (const leftover of found) {
+      const { bytes } = leftover.slot;
+      const key = `${leftover.opcode} ${uniqueKeyOf(bytes.subarray(8, 16))}`;
+      if (single.has(key)) this.release(leftover.slot);
+      else single.set(key, leftover);
+    }
+    const order = ({ slot }: Leftover) => slot.bytes.readBigUInt64LE(8) & 0x7fff_ffff_ffff_ffffn;
+    return [...single.values()].toSorted((left, right) => Number(order(left) - order(right)));
+  }
+}
+
+function checkHeader(memory: Buffer): void {
+  const isNew = memory.readUInt32LE(0) === 0;
+  if (isNew) {
+    memory.writeUInt32LE(FORMAT, 4);
+    memory.writeUInt32LE(RECEIVE_SLOTS, 8);
+    memory.writeUInt32LE(PARKING_SLOTS, 12);
+    memory.writeUInt32LE(MAGIC, 0);
+  }
+  const format = memory.readUInt32LE(4);
+  const isOurs = memory.readUInt32LE(0) === MAGIC && memory.readUInt32LE(8) === RECEIVE_SLOTS;
+  if (!isOurs || memory.readUInt32LE(12) !== PARKING_SLOTS || (format | 3) !== 3) {
+    throw new Failure("invalid", `request slots of format ${format}: this release reads ${FORMAT}`);
+  }
+}
+
+function leftoverIn(slot: Slot): Leftover | undefined {
+  const sizeBytes = slot.bytes.readUInt32LE(0);
+  if (sizeBytes < IN_HEADER_BYTES || sizeBytes > slot.bytes.length) return undefined;
+  return { slot, sizeBytes, opcode: slot.bytes.readUInt32LE(4) };
+}
+
+/** Asks for no reply, so the kernel does not send it again: it is lost if it is not served. */
+export function isUnanswerable({ opcode }: Leftover): boolean {
+  return opcode === OPCODE.FORGET || opcode === OPCODE.BATCH_FORGET;
 }

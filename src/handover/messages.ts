@@ -9,8 +9,6 @@ export const SOCKET_NAME = "mount.sock";
  * A message is one line of JSON and fits into a socket's buffer: it is sent whole or not at all.
  */
 export const MESSAGE_BYTES_MAX = 64 * 1024;
-/** What a mount request brings along, in this order. */
-export const DESCRIPTORS = ["fuse", "slots"] as const;
 
 const REASON_CHARACTERS_MAX = 4096;
 

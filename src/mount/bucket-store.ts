@@ -13,10 +13,11 @@ const CONNECT_TIMEOUT_MS = 3_000;
 const SILENCE_LIMIT_MS = 20_000;
 const PROBE_TIMEOUT_MS = 5_000;
 
-/** The bucket that the options name, asked once whether it will serve us. */
+/** The bucket that the options name, asked once whether it will serve us if that is not known. */
 export async function openBucket(
   options: MountOptions,
   credentials: CredentialSource | undefined,
+  { isKnownToWork }: { readonly isKnownToWork: boolean },
 ): Promise<S3Store> {
   if (options.signs && credentials === undefined) {
     throw new Failure(
@@ -40,6 +41,7 @@ export async function openBucket(
     objectHeaders: options.objectHeaders,
     checksum: checksumOf(options),
   });
+  if (isKnownToWork) return store;
   try {
     await store.probe(options.engine.prefix, PROBE_TIMEOUT_MS);
     return store;

@@ -18,6 +18,7 @@ export function listen(): Control {
     try {
       const message = parse(ControlMessage, input);
       if (message.do === "start") return started.resolve(message);
+      if (message.do === "ask") return void tell({ did: "alive" });
       started.reject(new Failure("refused", "told to finish before it began"));
       finishing.resolve("finish");
     } catch (error) {

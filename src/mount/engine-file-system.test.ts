@@ -7,6 +7,7 @@ import { TEST_CONFIG } from "../engine/test-config.ts";
 import { Protocol } from "../fuse/protocol.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import { EngineFileSystem } from "./engine-file-system.ts";
+import { TestMemory } from "../engine/test-memory.ts";
 
 const CONFIG = { ...TEST_CONFIG, uid: 1, gid: 1, readPartSizeBytes: 64, writePartSizeBytes: 64 };
 
@@ -41,7 +42,7 @@ async function run(messages: readonly Message[]): Promise<void> {
   await store.put("a", Buffer.alloc(500, 1));
   await store.put("d/b", Buffer.alloc(10, 2));
   const bugs: unknown[] = [];
-  const engine = new Engine(store, CONFIG);
+  const engine = new Engine(store, CONFIG, new TestMemory().begin());
   const fileSystem = new EngineFileSystem(engine, {
     config: CONFIG,
     startedMs: 0,
@@ -89,8 +90,8 @@ class CountingStore extends MemoryStore {
 
 test("a name that was looked up just now is created without asking again, once", async () => {
   const store = new CountingStore();
-  const caller = { uid: 1, gid: 1, pid: 1 };
-  const fileSystem = new EngineFileSystem(new Engine(store, CONFIG), {
+  const caller = { uid: 1, gid: 1, pid: 1, unique: "0.1" };
+  const fileSystem = new EngineFileSystem(new Engine(store, CONFIG, new TestMemory().begin()), {
     config: CONFIG,
     startedMs: 0,
     admits: () => true,

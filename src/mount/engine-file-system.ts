@@ -12,6 +12,7 @@ import type {
   FileSystem,
   Maybe,
   Opened,
+  Outcome,
 } from "../fuse/file-system.ts";
 import type { Crowding } from "./crowding.ts";
 import { errnoOf } from "./errno.ts";
@@ -42,18 +43,41 @@ export class EngineFileSystem implements FileSystem {
     return errnoOf(error);
   }
 
+  outcomeOf(unique: string): Outcome | undefined {
+    const known = this.#engine.answers.of(unique);
+    if (known === undefined) return undefined;
+    const { id, handle } = known;
+    const inode = id === undefined ? undefined : this.#engine.table.find(id);
+    const how = handle === undefined ? undefined : this.#engine.openedAs(handle);
+    // Forgotten or closed since: so it was delivered.
+    if (id !== undefined && inode === undefined) return undefined;
+    if (handle !== undefined && how === undefined) return undefined;
+    return {
+      entry: inode && this.#entryOf(inode),
+      opened: handle === undefined || how === undefined ? undefined : openedOf(handle, how),
+    };
+  }
+
+  answered(unique: string): void {
+    this.#engine.answers.forget(unique);
+  }
+
   lookup(caller: Caller, parent: number, name: string): Maybe<Entry | AbsentEntry> {
     this.#admit(caller);
     const found = this.#engine.lookup(parent, name);
     const answerOf = (inode: Inode | undefined) => {
       if (inode === undefined) this.#absences.add(parent, name);
-      return this.#entered(inode);
+      return this.#entered(inode, caller.unique);
     };
     return found instanceof Promise ? found.then(answerOf) : answerOf(found);
   }
 
-  forget(nodeid: number, count: number): void {
-    this.#engine.table.forget(nodeid, count);
+  forget(nodeid: number, count: number): boolean {
+    return this.#engine.table.forget(nodeid, count);
+  }
+
+  done(unique: string): void {
+    this.#engine.answers.done(unique);
   }
 
   getAttributes(caller: Caller, nodeid: number): Entry {
@@ -68,22 +92,22 @@ export class EngineFileSystem implements FileSystem {
 
   async makeFile(caller: Caller, parent: number, name: string): Promise<Entry> {
     this.#admit(caller);
-    return this.#count(await this.#engine.makeFile(parent, name));
+    return this.#count(await this.#engine.makeFile(parent, name), caller.unique);
   }
 
   async makeDirectory(caller: Caller, parent: number, name: string): Promise<Entry> {
     this.#admit(caller);
-    return this.#count(await this.#engine.makeDirectory(parent, name));
+    return this.#count(await this.#engine.makeDirectory(parent, name), caller.unique);
   }
 
   unlink(caller: Caller, parent: number, name: string): Promise<void> {
     this.#admit(caller);
-    return this.#engine.unlink(parent, name);
+    return this.#engine.unlink(parent, name, caller.unique);
   }
 
   removeDirectory(caller: Caller, parent: number, name: string): Promise<void> {
     this.#admit(caller);
-    return this.#engine.removeDirectory(parent, name);
+    return this.#engine.removeDirectory(parent, name, caller.unique);
   }
 
   rename(parent: number, name: string): Promise<void> {
@@ -93,21 +117,24 @@ export class EngineFileSystem implements FileSystem {
   async create(caller: Caller, parent: number, name: string, flags: number) {
     this.#admit(caller);
     const absent = this.#absences.take(parent, name);
-    const { inode, opened } = await this.#engine.create(parent, name, flags, caller.pid, absent);
-    return { entry: this.#count(inode), opened: openedOf(opened) };
+    const { inode, handle } = await this.#engine.create(parent, name, flags, caller.pid, absent);
+    this.#engine.acknowledge(handle, caller.unique);
+    return { entry: this.#count(inode, caller.unique), opened: openedOf(handle, "write") };
   }
 
   async open(caller: Caller, nodeid: number, flags: number): Promise<Opened> {
     this.#admit(caller);
-    return openedOf(await this.#engine.open(nodeid, flags, caller.pid));
+    const opened = await this.#engine.open(nodeid, flags, caller.pid);
+    this.#engine.acknowledge(opened.handle, caller.unique);
+    return openedOf(opened.handle, opened.writes ? "write" : "read");
   }
 
   read(handle: number, offsetBytes: number, sizeBytes: number) {
     return this.#engine.read(handle, offsetBytes, sizeBytes);
   }
 
-  write(handle: number, offsetBytes: number, data: Uint8Array): Maybe<number> {
-    return this.#engine.write(handle, offsetBytes, data);
+  write(handle: number, offsetBytes: number, data: Uint8Array, again: boolean): Maybe<number> {
+    return this.#engine.write(handle, offsetBytes, data, again);
   }
 
   flush(caller: Caller, handle: number): Promise<void> {
@@ -129,7 +156,9 @@ export class EngineFileSystem implements FileSystem {
 
   openDirectory(caller: Caller, nodeid: number): number {
     this.#admit(caller);
-    return this.#engine.openDirectory(nodeid);
+    const handle = this.#engine.openDirectory(nodeid);
+    this.#engine.acknowledge(handle, caller.unique);
+    return handle;
   }
 
   async listDirectory(handle: number, index: number, anew: boolean): Promise<DirectoryListing> {
@@ -144,16 +173,17 @@ export class EngineFileSystem implements FileSystem {
     if (!this.#options.admits(uid)) throw new Failure("denied", `uid ${uid} is not let in`);
   }
 
-  #entered(inode: Inode | undefined): Entry | AbsentEntry {
-    if (inode !== undefined) return this.#count(inode);
+  #entered(inode: Inode | undefined, unique: string): Entry | AbsentEntry {
+    if (inode !== undefined) return this.#count(inode, unique);
     const { negativeTtlMs } = this.#options.config;
     if (negativeTtlMs === 0) throw new Failure("absent", "no such name");
     return { attributes: undefined, validMs: negativeTtlMs };
   }
 
-  #count(inode: Inode): Entry {
-    inode.lookups += 1;
-    this.#engine.table.touch(inode);
+  /** `unique`: the request, when the answer names nothing else. */
+  #count(inode: Inode, unique?: string): Entry {
+    this.#engine.table.count(inode, unique);
+    if (unique !== undefined) this.#engine.answers.remember(unique, { id: inode.nodeid });
     this.#options.crowding.check();
     return this.#entryOf(inode);
   }
@@ -167,7 +197,7 @@ export class EngineFileSystem implements FileSystem {
       enter: (index) => {
         const item = stream.item(index);
         if (item === undefined) return "gone";
-        if (this.#options.crowding.isFull) return "unknown";
+        if (this.#options.crowding.isFull || !this.#engine.hasRoom) return "unknown";
         const inode = stream.enter(item, this.#engine.table);
         return inode === undefined ? "gone" : this.#count(inode);
       },
@@ -200,6 +230,7 @@ export class EngineFileSystem implements FileSystem {
 }
 
 /** Pages stay cached because a nodeid is one version; writers bypass the cache. */
-function openedOf({ handle, writes }: { handle: number; writes: boolean }): Opened {
-  return { handle, keepCache: !writes, directIo: writes, needsFlush: writes };
+function openedOf(handle: number, how: "read" | "write" | "list"): Opened {
+  const writes = how === "write";
+  return { handle, keepCache: how === "read", directIo: writes, needsFlush: writes };
 }

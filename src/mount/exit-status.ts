@@ -13,6 +13,9 @@ export const EXIT_STATUS = {
   unreachable: { status: 5, says: "the endpoint can't be reached, or does not answer as S3 does" },
 } as const;
 
+/** Another engine serves the connection: not to be seen by anybody but its supervisor. */
+export const EXIT_FENCED = 70;
+
 const OF_KIND = {
   invalid: "badOption",
   refused: "badOption",

@@ -1,3 +1,4 @@
+import type { Environment } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
 import { Secret } from "../base/secret.ts";
 import { fixedCredentials } from "../s3/credentials.ts";
@@ -5,23 +6,29 @@ import type { CredentialSource } from "../s3/credentials.ts";
 import { openBucket } from "./bucket-store.ts";
 import { listen, tell } from "./control-channel.ts";
 import type { Start } from "./control-channel.ts";
+import { openDurableMemory } from "./durable-memory.ts";
+import { findCredentials } from "./find-credentials.ts";
 import type { MountOptions } from "./mount-options.ts";
 import { ServedMount } from "./served-mount.ts";
 
-/** Serves a connection that was made and mounted by others, as the mounter's messages say. */
+/** Serves a connection that is held by others too, as its supervisor's messages say. */
 export async function runHandedOver(
   options: MountOptions,
-  fuseFd: number,
+  env: Environment,
   log: Log,
 ): Promise<number> {
   const control = listen();
-  const { slotsFd, credentials } = await control.started;
-  const store = await openBucket(options, credentialsOf(credentials));
-  const mountedByUs = true; // by the node service
-  const mount = new ServedMount({ fuseFd, slotsFd, store, options, mountedByUs, log });
+  // A terminal sends them to all of its processes: the supervisor decides what they mean.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
+  const start = await control.started;
+  const { fuseFd, slotsFd, mountedByUs, resume } = start;
+  const credentials = credentialsOf(start.credentials, options, env);
+  const store = await openBucket(options, credentials, { isKnownToWork: resume });
+  const memory = openDurableMemory(start, options);
+  const mount = new ServedMount({ fuseFd, slotsFd, memory, store, options, mountedByUs, log });
   if ((await Promise.race([mount.ready, mount.ended, control.finishing])) === undefined) {
     await tell({ did: "ready" });
-    log.info({ bucket: options.bucket }, "serving");
+    log.info({ bucket: options.bucket, resume }, "serving");
   }
   await Promise.race([mount.ended, control.finishing]);
   const complete = await mount.finish();
@@ -29,8 +36,13 @@ export async function runHandedOver(
   return complete ? 0 : 1;
 }
 
-function credentialsOf(given: Start["credentials"]): CredentialSource | undefined {
+function credentialsOf(
+  given: Start["credentials"],
+  options: MountOptions,
+  env: Environment,
+): CredentialSource | undefined {
   if (given === null) return undefined;
+  if (given === "find") return findCredentials(options, env);
   return fixedCredentials({
     accessKeyId: given.accessKeyId,
     secretAccessKey: new Secret(given.secretAccessKey),

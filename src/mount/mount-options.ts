@@ -47,6 +47,8 @@ export interface MountOptions {
   readonly logLevel: "debug" | "info" | "silent";
   readonly logDirectory: string | undefined;
   readonly engine: EngineConfig;
+  readonly hidesResend: boolean;
+  readonly keepsJournal: boolean;
   /** Given and without effect: worth a line in the log. */
   readonly idle: readonly string[];
 }
@@ -86,6 +88,8 @@ export function readMountOptions(
     logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "silent" : "info",
     logDirectory: text(values, "log-directory"),
     engine: engineConfig(values, prefix),
+    hidesResend: values["no-resend"] === true,
+    keepsJournal: values["no-journal"] !== true,
     idle: names.filter((name) => OPTION_TABLE[name].use === "idle").map((name) => `--${name}`),
   });
 }

@@ -35,7 +35,7 @@ function values(group: string, use: OptionSpec["use"]) {
 const [bucketFlag, bucketValue] = [flags("Bucket", "used"), values("Bucket", "used")];
 const [keysFlag, keysValue] = [flags("Credentials", "used"), values("Credentials", "used")];
 const [mountFlag, mountValue] = [flags("Mount", "used"), values("Mount", "used")];
-const clientValue = values("Client", "used");
+const [clientFlag, clientValue] = [flags("Client", "used"), values("Client", "used")];
 const cacheValue = values("Caching", "used");
 const [logFlag, logValue] = [flags("Logging", "used"), values("Logging", "used")];
 const idleValue = values("Accepted, without effect (a line in the log says so)", "idle");
@@ -114,6 +114,8 @@ export const OPTION_TABLE = {
     right: "1000",
     wrong: "3",
   }),
+  "no-resend": clientFlag("resume by the request slots alone, as on kernels before 6.9"),
+  "no-journal": clientFlag("keep no journal: the mount ends with its engine"),
   "outage-limit": clientValue("SECONDS", "how long an endpoint that is away is waited for (60)", {
     right: "120",
     wrong: "0",

@@ -4,12 +4,10 @@ import type { Environment } from "../base/flags.ts";
 import { createLog } from "../base/log.ts";
 import { DEVICE_READERS } from "../fuse/session.ts";
 import { tell } from "./control-channel.ts";
-import { runHandedOver } from "./handed-over.ts";
 import { readMountOptions } from "./mount-options.ts";
 import type { MountOptions } from "./mount-options.ts";
 import { exitStatusOf } from "./exit-status.ts";
 import { usage } from "./option-page.ts";
-import { runStandalone } from "./standalone.ts";
 
 /** Threads for replies and name resolution, besides those that wait in read(2). */
 const THREADS = DEVICE_READERS + 8;
@@ -19,7 +17,7 @@ export async function runMount(argv: readonly string[], env: Environment): Promi
   process.env["UV_THREADPOOL_SIZE"] ??= String(THREADS); // read when the pool is first used
   try {
     const options = readMountOptions(argv, env);
-    if (options !== undefined) return await run(options, env);
+    if (options !== undefined) return await run(options, argv, env);
     process.stdout.write(usage());
     return 0;
   } catch (error) {
@@ -37,11 +35,19 @@ function logFileOf({ logDirectory }: MountOptions): string | undefined {
   return join(logDirectory, `s3csi-mount-${time}-${process.pid}.log`);
 }
 
-async function run(options: MountOptions, env: Environment): Promise<number> {
-  const log = createLog(options.logLevel, { role: "mount" }, logFileOf(options));
+/** With a parent that talks to us we are an engine; without one we are the parent of one. */
+async function run(
+  options: MountOptions,
+  argv: readonly string[],
+  env: Environment,
+): Promise<number> {
+  if (process.send === undefined) {
+    const log = createLog(options.logLevel, { role: "mount" }, undefined);
+    const { runStandalone } = await import("./standalone.ts");
+    return runStandalone(options, argv, env, log);
+  }
+  const log = createLog(options.logLevel, { role: "engine" }, logFileOf(options));
   for (const option of options.idle) log.warn({ option }, "option without effect");
-  const { inheritedFd } = options;
-  return inheritedFd !== undefined && process.send !== undefined
-    ? runHandedOver(options, inheritedFd, log)
-    : runStandalone(options, env, log);
+  const { runHandedOver } = await import("./handed-over.ts");
+  return runHandedOver(options, env, log);
 }

@@ -1,5 +1,6 @@
 import type { Log } from "../base/log.ts";
 import { Engine } from "../engine/engine.ts";
+import { canResend } from "../fuse/negotiate.ts";
 import { Protocol } from "../fuse/protocol.ts";
 import { Session } from "../fuse/session.ts";
 import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
@@ -9,11 +10,13 @@ import { mapMemfd } from "../sys/memfd.ts";
 import { admission } from "./admission.ts";
 import { Crowding } from "./crowding.ts";
 import { EngineFileSystem } from "./engine-file-system.ts";
+import type { DurableMemory } from "./durable-memory.ts";
 import type { MountOptions } from "./mount-options.ts";
 
 export interface ServedMountOptions {
   readonly fuseFd: number;
   readonly slotsFd: number;
+  readonly memory: DurableMemory;
   readonly store: ObjectStore;
   readonly options: MountOptions;
   /** Whether it was mounted by us, so with default_permissions: the kernel insists on it. */
@@ -29,14 +32,24 @@ export class ServedMount {
   readonly #session: Session;
   readonly #log: Log;
 
-  constructor({ fuseFd, slotsFd, store, options, mountedByUs, log }: ServedMountOptions) {
+  constructor(given: ServedMountOptions) {
+    const { fuseFd, slotsFd, memory, store, options, mountedByUs, log } = given;
     const { promise, resolve } = Promise.withResolvers<void>();
+    const { journal, saved } = memory;
+    let connection = saved?.connection;
+    const startedMs = connection?.startedMs ?? Date.now();
     this.ready = promise;
     this.#log = log;
-    this.#engine = new Engine(store, options.engine);
+    const slots = new Slots(mapMemfd(slotsFd, SLOTS_BYTES));
+    this.#engine = new Engine(store, options.engine, memory);
+    const engine = this.#engine;
+    journal.state = function* records() {
+      if (connection !== undefined) yield connection;
+      yield* engine.records();
+    };
     const fileSystem = new EngineFileSystem(this.#engine, {
       config: options.engine,
-      startedMs: Date.now(),
+      startedMs,
       admits: admission(options.lets, process.getuid?.() ?? 0),
       crowding: new Crowding(this.#engine.table, options.engine.inodesMax, {
         notify: (message) => this.#session.notify(message),
@@ -48,18 +61,22 @@ export class ServedMount {
       idmap: mountedByUs && options.lets === "all",
       onNegotiated: (negotiated) => {
         log.debug({ ...negotiated }, "connection negotiated");
+        const { minor, flags, flags2 } = negotiated;
+        connection = { is: "connection", startedMs, minor, flags, flags2 };
+        journal.note(connection);
         resolve();
       },
       onBug: (error, opcode) => log.error({ err: error, opcode }, "request failed by a bug"),
     });
-    const slots = new Slots(mapMemfd(slotsFd, SLOTS_BYTES));
     this.#session = new Session(fuseFd, slots, protocol, {
+      beforeDone: () => journal.commit(),
       onLostReply: (error) => log.error({ err: error }, "reply not taken by the kernel"),
     });
     process.once("exit", (status) => {
       if (this.#session.hasOutstandingReads) exitNow(status);
     });
-    this.#session.start();
+    this.#session.resume(connection !== undefined && canResend(connection) && !options.hidesResend);
+    if (connection !== undefined) resolve();
   }
 
   get ended(): Promise<"disconnected" | "stopped"> {

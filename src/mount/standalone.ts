@@ -2,40 +2,54 @@ import { realpathSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
-import { SLOTS_BYTES } from "../fuse/slots.ts";
+import { Supervisor } from "../supervisor/supervisor.ts";
 import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
-import { createMemfd } from "../sys/memfd.ts";
+import { createMountMemory } from "../sys/mount-fds.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
-import { openBucket } from "./bucket-store.ts";
-import { findCredentials } from "./find-credentials.ts";
+import { exitStatusOf } from "./exit-status.ts";
 import type { MountOptions } from "./mount-options.ts";
-import { ServedMount } from "./served-mount.ts";
 
 const READ_AHEAD_KIB = 1024;
 
-/** Mounts, serves in the foreground, and leaves nothing behind: for a person, without a cluster. */
+/**
+ * Mounts, keeps an engine on it in the foreground, and leaves nothing behind: for a person,
+ * without a cluster.
+ */
 export async function runStandalone(
   options: MountOptions,
+  argv: readonly string[],
   env: Environment,
   log: Log,
 ): Promise<number> {
-  const store = await openBucket(options, findCredentials(options, env));
-  const fuseFd = options.inheritedFd ?? openDevice();
-  const directory = options.inheritedFd === undefined ? attach(fuseFd, options) : undefined;
-  const mountedByUs = directory !== undefined;
-  const slotsFd = createMemfd("s3csi-slots", SLOTS_BYTES);
-  const mount = new ServedMount({ fuseFd, slotsFd, store, options, mountedByUs, log });
+  const fuse = options.inheritedFd ?? openDevice();
+  const directory = options.inheritedFd === undefined ? attach(fuse, options) : undefined;
   const asked = untilSignal();
-  await Promise.race([mount.ready, mount.ended]);
+  const spec = {
+    args: argv,
+    env,
+    credentials: "find",
+    mountedByUs: directory !== undefined,
+  } as const;
+  const supervisor = new Supervisor(spec, { fuse, ...createMountMemory() }, { log });
+  process.on("SIGHUP", () => supervisor.replaceEngine());
+  try {
+    await supervisor.ready;
+  } catch (error) {
+    if (directory !== undefined) leave(directory);
+    await supervisor.ended;
+    if (!(error instanceof Failure)) throw error;
+    return exitStatusOf(error.kind); // the engine has said why
+  }
   const device = directory === undefined ? undefined : mountAt(readMounts(), directory)?.device;
   if (device !== undefined) raiseReadAhead(device, READ_AHEAD_KIB);
   log.info({ bucket: options.bucket, directory: options.directory }, "mounted");
-  await Promise.race([asked, mount.ended]);
+  await Promise.race([asked, supervisor.ended]);
   if (directory !== undefined) leave(directory);
-  const complete = await mount.finish();
-  log.info({ directory: options.directory, complete }, "unmounted");
-  return complete ? 0 : 1;
+  supervisor.finish();
+  const status = await supervisor.ended;
+  log.info({ directory: options.directory, complete: status === 0 }, "unmounted");
+  return status;
 }
 
 function openDevice(): number {

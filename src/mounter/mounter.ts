@@ -3,9 +3,11 @@ import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import { serveHandover } from "../handover/handover-server.ts";
-import { DESCRIPTORS, SOCKET_NAME } from "../handover/messages.ts";
+import { SOCKET_NAME } from "../handover/messages.ts";
 import type { HandoverAnswer, HandoverRequest, MountRequest } from "../handover/messages.ts";
-import { EngineProcess } from "./engine-process.ts";
+import { podEnvironment } from "../supervisor/engine-process.ts";
+import { MOUNT_FDS } from "../sys/mount-fds.ts";
+import { Supervisor } from "../supervisor/supervisor.ts";
 
 /**
  * The first process of a Mountpoint Pod: takes one mount, keeps its engine, and ends with it. The
@@ -14,7 +16,7 @@ import { EngineProcess } from "./engine-process.ts";
 export class Mounter {
   readonly #log: Log;
   readonly #over = Promise.withResolvers<number>();
-  #engine: EngineProcess | undefined;
+  #supervisor: Supervisor | undefined;
   #serving = false;
   #leaving = false;
 
@@ -37,52 +39,60 @@ export class Mounter {
    */
   terminate(): void {
     this.#leaving = true;
-    if (this.#engine === undefined) this.#end(0);
+    if (this.#supervisor === undefined) this.#end(0);
     else this.#log.info("told to end: staying until the mount is let go");
   }
 
+  replaceEngine(): void {
+    this.#supervisor?.replaceEngine();
+  }
+
   async #handle(request: HandoverRequest, fds: readonly number[]): Promise<HandoverAnswer> {
-    try {
-      switch (request.do) {
-        case "mount":
-          return await this.#mount(request, fds);
-        case "finish":
-          return await this.#finish();
-        default:
-          return request satisfies never;
-      }
-    } finally {
-      // An engine that can't resume must be the only holder: its death then ends the connection.
-      for (const fd of fds) closeSync(fd);
+    switch (request.do) {
+      case "mount":
+        return this.#mount(request, fds);
+      case "finish":
+        closeAll(fds);
+        return this.#finish();
+      default:
+        return request satisfies never;
     }
   }
 
   async #mount(request: MountRequest, fds: readonly number[]): Promise<HandoverAnswer> {
-    const [fuse, slots] = fds;
-    if (fuse === undefined || slots === undefined || fds.length !== DESCRIPTORS.length) {
-      throw new Failure("invalid", `${fds.length} descriptors came, not ${DESCRIPTORS.join(", ")}`);
+    const [fuse, slots, journal, spool] = fds;
+    const all = fuse !== undefined && slots !== undefined && journal !== undefined;
+    if (!all || spool === undefined || fds.length !== MOUNT_FDS.length) {
+      closeAll(fds);
+      throw new Failure("invalid", `${fds.length} descriptors came, not ${MOUNT_FDS.join(", ")}`);
     }
-    if (this.#engine !== undefined) throw new Failure("busy", "this pod serves a mount already");
-    const engine = new EngineProcess(request, { fuse, slots });
-    this.#engine = engine;
-    await this.#started(engine);
+    if (this.#supervisor !== undefined) {
+      closeAll(fds);
+      throw new Failure("busy", "this pod serves a mount already");
+    }
+    const { bucket, credentials } = request;
+    const args = [bucket, "/dev/fd/0", ...request.args]; // a place that the engine does not use
+    const env = podEnvironment(request.env, process.env);
+    const spec = { args, env, credentials, mountedByUs: true };
+    const supervisor = new Supervisor(spec, { fuse, slots, journal, spool }, { log: this.#log });
+    this.#supervisor = supervisor;
+    await this.#started(supervisor);
     return { did: "ready" };
   }
 
   /** A first start that failed leaves the pod as it was, so that the next try can succeed. */
-  async #started(engine: EngineProcess): Promise<void> {
+  async #started(supervisor: Supervisor): Promise<void> {
     try {
-      await engine.ready;
+      await supervisor.ready;
     } catch (error) {
-      engine.kill();
-      await engine.ended;
-      this.#engine = undefined;
+      await supervisor.ended;
+      this.#supervisor = undefined;
       if (this.#leaving) this.#end(0);
       throw error;
     }
     this.#serving = true;
-    void engine.ended.then((code) => {
-      this.#log.info({ code }, "the engine ended");
+    void supervisor.ended.then((code) => {
+      this.#log.info({ code }, "the mount ended");
       this.#end(code);
     });
   }
@@ -91,16 +101,16 @@ export class Mounter {
     const code = await this.#stopped();
     this.#end(code);
     if (code === 0) return { did: "finished" };
-    return { did: "failed", kind: "remote", message: `the engine ended with ${code}` };
+    return { did: "failed", kind: "remote", message: `the mount ended with ${code}` };
   }
 
   /** An engine that never served has acknowledged nothing: there is nothing to wait for. */
   async #stopped(): Promise<number> {
-    const engine = this.#engine;
-    if (engine === undefined) return 0;
-    if (this.#serving) engine.finish();
-    else engine.kill();
-    const code = await engine.ended;
+    const supervisor = this.#supervisor;
+    if (supervisor === undefined) return 0;
+    if (this.#serving) supervisor.finish();
+    else supervisor.kill();
+    const code = await supervisor.ended;
     return this.#serving ? code : 0;
   }
 
@@ -108,4 +118,8 @@ export class Mounter {
   #end(code: number): void {
     setImmediate(() => this.#over.resolve(code));
   }
+}
+
+function closeAll(fds: readonly number[]): void {
+  for (const fd of fds) closeSync(fd);
 }

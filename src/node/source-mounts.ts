@@ -1,4 +1,4 @@
-import { closeSync, mkdirSync, rmdirSync } from "node:fs";
+import { mkdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
@@ -7,7 +7,7 @@ import type { MounterLink } from "../handover/mounter-link.ts";
 import { FuseConnection } from "../sys/fuse-connection.ts";
 import { FUSE_FILESYSTEM_TYPE, mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { SystemError } from "../sys/libc.ts";
-import { createMemfd } from "../sys/memfd.ts";
+import { closeMountFds, createMountMemory, MOUNT_FDS } from "../sys/mount-fds.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
@@ -113,19 +113,21 @@ export class SourceMounts {
     const dir = this.#dirOf(pod.mountId);
     await using rollback = new AsyncDisposableStack();
     rollback.use(link);
-    const fuse = openFuseDevice();
-    // The engine resumes nothing yet: were we to keep a copy, its death would hang the workloads.
-    using _closing = { [Symbol.dispose]: () => closeSync(fuse) };
-    const slots = createMemfd("s3csi-slots", 0);
-    using _closingSlots = { [Symbol.dispose]: () => closeSync(slots) };
+    const fds = { fuse: openFuseDevice(), ...createMountMemory() };
+    // The mounter keeps them: its pod's death is still the end of the connection.
+    using _closing = { [Symbol.dispose]: () => closeMountFds(fds) };
     mkdirSync(dir, { recursive: true });
     rollback.defer(() => removeDirectory(dir));
-    mountFuse(fuse, dir, { readOnly, source: `s3csi:${request.bucket}` });
+    mountFuse(fds.fuse, dir, { readOnly, source: `s3csi:${request.bucket}` });
     rollback.defer(() => unmount(dir, { detach: true }));
     const source = this.#find(pod.mountId);
     if (source === undefined) throw new Failure("remote", `${dir} is not mounted after mount(2)`);
     raiseReadAhead(source.device, READ_AHEAD_KIB);
-    await link.mount(request, [fuse, slots], signal);
+    await link.mount(
+      request,
+      MOUNT_FDS.map((name) => fds[name]),
+      signal,
+    );
     rollback.move();
     this.#forgetLink(pod.mountId);
     this.#links.set(pod.mountId, link);

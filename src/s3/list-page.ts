@@ -35,7 +35,7 @@ function readObject(element: XmlElement, decode: (text: string) => string): List
   };
 }
 
-function urlDecode(text: string): string {
+export function urlDecode(text: string): string {
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {

@@ -11,6 +11,7 @@ import type {
 } from "./object-store.ts";
 
 interface Stored extends ObjectInfo {
+  readonly nonce: string;
   readonly body: Buffer;
 }
 
@@ -39,7 +40,7 @@ export class MemoryStore implements ObjectStore {
   async list(query: ListQuery): Promise<ListPage> {
     const objects: ListedObject[] = [];
     const prefixes = new Set<string>();
-    const after = query.continuationToken ?? "";
+    const after = query.continuationToken ?? query.startAfter ?? "";
     for (const key of this.keys) {
       const object = this.#objects.get(key);
       if (object === undefined || !key.startsWith(query.prefix) || key <= after) continue;
@@ -61,13 +62,24 @@ export class MemoryStore implements ObjectStore {
     onFilled(into.length);
   }
 
-  async put(key: string, body: Uint8Array): Promise<{ etag: string }> {
+  async put(key: string, body: Uint8Array, nonce = ""): Promise<{ etag: string }> {
     const digest = createHash("sha256").update(body).digest("hex");
     const etag = `"${digest.slice(0, 16)}-${this.#version++}"`;
     const sizeBytes = body.length;
-    const stored = { etag, sizeBytes, mtimeMs: 0, archived: false, body: Buffer.from(body) };
+    const stored = { etag, sizeBytes, mtimeMs: 0, archived: false, body: Buffer.from(body), nonce };
     this.#objects.set(key, stored);
     return { etag };
+  }
+
+  async findOwn(key: string, nonce: string): Promise<string | undefined> {
+    const object = this.#objects.get(key);
+    return object?.nonce === nonce ? object.etag : undefined;
+  }
+
+  async abortStrays(key: string): Promise<void> {
+    for (const [uploadId, parts] of this.#uploads) {
+      if (uploadId.startsWith(`${key}#`) && parts.size === 0) this.#uploads.delete(uploadId);
+    }
   }
 
   async createUpload(key: string): Promise<string> {
@@ -88,12 +100,19 @@ export class MemoryStore implements ObjectStore {
     return { partNumber, etag: `"part-${partNumber}"` };
   }
 
-  async completeUpload(key: string, uploadId: string, parts: readonly UploadedPart[]) {
+  async completeUpload(
+    key: string,
+    uploadId: string,
+    parts: readonly UploadedPart[],
+    nonce: string,
+  ): Promise<{ etag: string }> {
     const sent = this.#uploads.get(uploadId);
+    const done = sent === undefined ? await this.findOwn(key, nonce) : undefined;
+    if (done !== undefined) return { etag: done };
     const bodies = parts.map(({ partNumber }) => sent?.get(partNumber));
     if (!bodies.every((body) => body !== undefined)) throw new Failure("absent", uploadId);
     this.#uploads.delete(uploadId);
-    return this.put(key, Buffer.concat(bodies));
+    return this.put(key, Buffer.concat(bodies), nonce);
   }
 
   async abortUpload(_key: string, uploadId: string): Promise<void> {

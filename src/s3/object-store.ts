@@ -17,6 +17,8 @@ export interface ListQuery {
   readonly delimiter: "/" | "";
   readonly keysMax: number;
   readonly continuationToken: string | undefined;
+  /** The first page begins behind this key. */
+  readonly startAfter?: string | undefined;
 }
 
 export interface ListPage {
@@ -47,8 +49,13 @@ export interface ObjectStore {
   list(query: ListQuery, signal: AbortSignal): Promise<ListPage>;
   /** Fails with `stale` when the object is no longer the one with that ETag. */
   read(range: RangeRead, signal: AbortSignal): Promise<void>;
-  put(key: string, body: Uint8Array, signal: AbortSignal): Promise<{ etag: string }>;
-  createUpload(key: string, signal: AbortSignal): Promise<string>;
+  /** The nonce stays with the object: see findOwn(). */
+  put(key: string, body: Uint8Array, nonce: string, signal: AbortSignal): Promise<{ etag: string }>;
+  /** The ETag of the object at `key` if it was made with that nonce, else nothing. */
+  findOwn(key: string, nonce: string, signal: AbortSignal): Promise<string | undefined>;
+  createUpload(key: string, nonce: string, signal: AbortSignal): Promise<string>;
+  /** Removes uploads of this key without any part that began since then: nobody has their id. */
+  abortStrays(key: string, sinceMs: number, signal: AbortSignal): Promise<void>;
   uploadPart(
     key: string,
     uploadId: string,
@@ -60,6 +67,7 @@ export interface ObjectStore {
     key: string,
     uploadId: string,
     parts: readonly UploadedPart[],
+    nonce: string,
     signal: AbortSignal,
   ): Promise<{ etag: string }>;
   abortUpload(key: string, uploadId: string, signal: AbortSignal): Promise<void>;

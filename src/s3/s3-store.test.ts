@@ -134,6 +134,7 @@ test("a kept connection that the endpoint closed is no failure", async () => {
 
 const foreign: Answer = (response) =>
   response.writeHead(200, { etag: '"x"', "x-amz-meta-s3csi-upload": "other" }).end();
+const NONCE = "5f0c";
 test("a lost answer to the completion is settled by the upload's own mark", async () => {
   let nonce = "";
   const uploads: Answer = (response, request) => {
@@ -150,11 +151,12 @@ test("a lost answer to the completion is settled by the upload's own mark", asyn
     fails(404, "NoSuchUpload"),
     found,
   ]);
-  const uploadId = await endpoint.store.createUpload("k", signal);
+  const uploadId = await endpoint.store.createUpload("k", NONCE, signal);
   const done = await endpoint.store.completeUpload(
     "k",
     uploadId,
     [{ partNumber: 1, etag: '"p"' }],
+    NONCE,
     signal,
   );
   assert.equal(done.etag, '"done"');
@@ -165,9 +167,9 @@ test("a lost answer to the completion is settled by the upload's own mark", asyn
     fails(404, "NoSuchUpload"),
     foreign,
   ]);
-  const otherId = await other.store.createUpload("k", signal);
+  const otherId = await other.store.createUpload("k", NONCE, signal);
   await assert.rejects(
-    other.store.completeUpload("k", otherId, [], signal),
+    other.store.completeUpload("k", otherId, [], NONCE, signal),
     (error) => error instanceof Failure && error.kind === "absent",
   );
 });
@@ -184,7 +186,7 @@ test("a body carries its checksum, and is sent again when it was damaged on its 
   };
   using endpoint = await scripted([damaged, stored, stored]);
   const sum = CHECKSUM_KINDS.crc32.of(BODY);
-  await endpoint.store.put("k", BODY, signal);
+  await endpoint.store.put("k", BODY, NONCE, signal);
   const part = await endpoint.store.uploadPart("k", "u", 1, BODY, signal);
   assert.deepEqual(sums, [sum, sum, sum]);
   assert.deepEqual(part, { partNumber: 1, etag: '"e"', checksum: sum });
@@ -198,7 +200,9 @@ test("a completion that says 200 and fails in its document is tried again", asyn
         "<CompleteMultipartUploadResult><ETag>&quot;e-1&quot;</ETag></CompleteMultipartUploadResult>",
       ),
   ]);
-  assert.deepEqual(await endpoint.store.completeUpload("k", "u", [], signal), { etag: '"e-1"' });
+  assert.deepEqual(await endpoint.store.completeUpload("k", "u", [], NONCE, signal), {
+    etag: '"e-1"',
+  });
 });
 
 test("an endpoint that is not there is named", async () => {

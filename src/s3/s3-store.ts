@@ -1,5 +1,4 @@
 import { Buffer } from "node:buffer";
-import { randomUUID } from "node:crypto";
 import { Failure } from "../base/failure.ts";
 import { readListPage } from "./list-page.ts";
 import type {
@@ -11,12 +10,15 @@ import type {
   UploadedPart,
 } from "./object-store.ts";
 import type { HttpResponse } from "./response-reader.ts";
-import { PermanentFailure, retry } from "./retry.ts";
+import { AwayFailure, PermanentFailure, retry } from "./retry.ts";
 import type { RetryPolicy } from "./retry.ts";
 import type { S3Request, S3Transport } from "./s3-transport.ts";
 import type { ChecksumKind } from "./upload-checksum.ts";
+import { hasParts, readUploads } from "./upload-list.ts";
 import { escapeXml, readXml } from "./xml.ts";
 
+/** Between our clock and the server's, when an upload of ours is looked for by its age. */
+const CLOCK_SLACK_MS = 5_000;
 const ARCHIVES = new Set(["GLACIER", "DEEP_ARCHIVE"]);
 const PROBE_POLICY: RetryPolicy = { attemptsMax: 3, windowMs: 3_000 };
 
@@ -35,7 +37,6 @@ export class S3Store implements ObjectStore {
   readonly #transport: S3Transport;
   readonly #policy: RetryPolicy;
   readonly #uploads: UploadOptions;
-  readonly #nonces = new Map<string, string>();
 
   constructor(transport: S3Transport, policy: RetryPolicy, uploads: UploadOptions) {
     this.#transport = transport;
@@ -99,24 +100,47 @@ export class S3Store implements ObjectStore {
     });
   }
 
-  async put(key: string, body: Uint8Array, signal: AbortSignal): Promise<{ etag: string }> {
+  /** After a lost answer it is not sent again over what others may have put there meanwhile. */
+  async put(key: string, body: Uint8Array, nonce: string, signal: AbortSignal) {
     const { checksum, objectHeaders } = this.#uploads;
     const sum = checksum && { [checksum.header]: checksum.of(body) };
-    const request = { method: "PUT", key, body, headers: { ...objectHeaders, ...sum } } as const;
-    return { etag: etagOf(await this.#send(request, signal)) };
+    const headers = { ...objectHeaders, ...sum, [NONCE_HEADER]: nonce };
+    const request = { method: "PUT", key, body, headers } as const;
+    let lost = false;
+    return retry(this.#policy, signal, async () => {
+      const done = lost ? await this.#ownObject(key, nonce, signal) : undefined;
+      if (done !== undefined) return { etag: done };
+      try {
+        return { etag: etagOf(await this.#transport.send(request, signal)) };
+      } catch (error) {
+        lost = error instanceof AwayFailure;
+        throw error;
+      }
+    });
   }
 
-  async createUpload(key: string, signal: AbortSignal): Promise<string> {
-    const nonce = randomUUID();
+  async findOwn(key: string, nonce: string, signal: AbortSignal): Promise<string | undefined> {
+    return retry(this.#policy, signal, () => this.#ownObject(key, nonce, signal));
+  }
+
+  async createUpload(key: string, nonce: string, signal: AbortSignal): Promise<string> {
     const { checksum, objectHeaders } = this.#uploads;
     const verified = checksum && { "x-amz-checksum-algorithm": checksum.algorithm };
     const headers = { ...objectHeaders, ...verified, [NONCE_HEADER]: nonce };
     const request = { method: "POST", key, query: [["uploads", ""]], headers } as const;
-    const response = await this.#send(request, signal);
+    const sinceMs = Date.now();
+    let attempts = 0;
+    const response = await retry(this.#policy, signal, async () => {
+      if (attempts++ > 0) await this.#abortStrays(key, sinceMs, signal);
+      return this.#transport.send(request, signal);
+    });
     const uploadId = readXml(response.body.toString("utf8")).textOf("UploadId");
     if (uploadId === undefined) throw new PermanentFailure(`upload of ${key}: no UploadId`);
-    this.#nonces.set(uploadId, nonce);
     return uploadId;
+  }
+
+  async abortStrays(key: string, sinceMs: number, signal: AbortSignal): Promise<void> {
+    await retry(this.#policy, signal, () => this.#abortStrays(key, sinceMs, signal));
   }
 
   async uploadPart(
@@ -146,26 +170,24 @@ export class S3Store implements ObjectStore {
     key: string,
     uploadId: string,
     parts: readonly UploadedPart[],
+    nonce: string,
     signal: AbortSignal,
   ): Promise<{ etag: string }> {
     const body = completeDocument(parts, this.#uploads.checksum?.element);
     const request = { method: "POST", key, query: [["uploadId", uploadId]], body } as const;
-    const done = await retry(this.#policy, signal, async () => {
+    return retry(this.#policy, signal, async () => {
       try {
         return readCompletion(key, await this.#transport.send(request, signal));
       } catch (error) {
         const gone = error instanceof Failure && error.kind === "absent";
-        const ours = gone ? await this.#ownObject(key, uploadId, signal) : "";
-        if (ours === "") throw error;
+        const ours = gone ? await this.#ownObject(key, nonce, signal) : undefined;
+        if (ours === undefined) throw error;
         return { etag: ours };
       }
     });
-    this.#nonces.delete(uploadId);
-    return done;
   }
 
   async abortUpload(key: string, uploadId: string, signal: AbortSignal): Promise<void> {
-    this.#nonces.delete(uploadId);
     await this.#send({ method: "DELETE", key, query: [["uploadId", uploadId]] }, signal);
   }
 
@@ -177,11 +199,31 @@ export class S3Store implements ObjectStore {
     this.#transport.close();
   }
 
-  /** The ETag of the object at `key` if that upload made it, else nothing. */
-  async #ownObject(key: string, uploadId: string, signal: AbortSignal): Promise<string> {
-    const { headers } = await this.#transport.send({ method: "HEAD", key }, signal);
-    const nonce = this.#nonces.get(uploadId);
-    return headers.get(NONCE_HEADER) === nonce ? (headers.get("etag") ?? "") : "";
+  async #ownObject(key: string, nonce: string, signal: AbortSignal): Promise<string | undefined> {
+    try {
+      const { headers } = await this.#transport.send({ method: "HEAD", key }, signal);
+      return headers.get(NONCE_HEADER) === nonce ? (headers.get("etag") ?? "") : undefined;
+    } catch (error) {
+      if (error instanceof Failure && error.kind === "absent") return undefined;
+      throw error;
+    }
+  }
+
+  /** One with parts has an owner who knows its id: that is never ours, nor is an older one. */
+  async #abortStrays(key: string, sinceMs: number, signal: AbortSignal): Promise<void> {
+    const query = [
+      ["uploads", ""],
+      ["prefix", key],
+      ["encoding-type", "url"],
+    ] as const;
+    const response = await this.#transport.send({ method: "GET", key: "", query }, signal);
+    for (const upload of readUploads(response.body.toString("utf8"))) {
+      if (upload.key !== key || upload.initiatedMs < sinceMs - CLOCK_SLACK_MS) continue;
+      const id = [["uploadId", upload.uploadId]] as const;
+      const parts = await this.#transport.send({ method: "GET", key, query: id }, signal);
+      if (hasParts(parts.body.toString("utf8"))) continue;
+      await this.#transport.send({ method: "DELETE", key, query: id }, signal);
+    }
   }
 
   #send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {
@@ -199,6 +241,7 @@ function listRequest(query: ListQuery): S3Request {
   if (query.delimiter !== "") parameters.push(["delimiter", query.delimiter]);
   const token = query.continuationToken;
   if (token !== undefined) parameters.push(["continuation-token", token]);
+  else if (query.startAfter !== undefined) parameters.push(["start-after", query.startAfter]);
   return { method: "GET", key: "", query: parameters };
 }
 

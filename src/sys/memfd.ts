@@ -12,8 +12,12 @@ const MAP_SHARED = 0x1;
 const MAP_POPULATE = 0x8000;
 const MAP_FAILED = 0xffff_ffff_ffff_ffffn;
 
+const FALLOC_FL_KEEP_SIZE = 0x1;
+const FALLOC_FL_PUNCH_HOLE = 0x2;
+
 const memfdCreate = bind("int memfd_create(const char *name, unsigned int flags)");
 const fcntl = bind("int fcntl(int fd, int command, int argument)");
+const fallocate = bind("int fallocate(int fd, int mode, long offset, long size)");
 const mmap = bind("void *mmap(void *at, size_t size, int prot, int flags, int fd, long offset)");
 
 /** Memory with a descriptor: it survives the process as long as somebody else holds a copy. */
@@ -31,14 +35,21 @@ export function createMemfd(name: string, sizeBytes: number): number {
 }
 
 /**
- * Maps the memfd's first bytes, grown if it is smaller. Populated now: a page fault inside the
- * kernel's copy, with memory short, would cost the request. Mapped until the process ends.
+ * Maps the memfd's first bytes, grown if it is smaller, until the process ends. Populated now what
+ * the kernel copies into: a page fault in there, with memory short, would cost the request.
  */
-export function mapMemfd(fd: number, sizeBytes: number): Buffer {
+export function mapMemfd(fd: number, sizeBytes: number, { populate } = { populate: true }): Buffer {
   if (fstatSync(fd).size < sizeBytes) ftruncateSync(fd, sizeBytes);
-  const address = mmap(null, sizeBytes, PROT_READ_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  const flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
+  const address = mmap(null, sizeBytes, PROT_READ_WRITE, flags, fd, 0);
   if (BigInt.asUintN(64, koffi.address(address)) === MAP_FAILED) {
     throw new SystemError("mmap", koffi.errno(), `memfd ${fd}`);
   }
   return Buffer.from(koffi.view(address, sizeBytes));
+}
+
+/** The bytes read as zero from now on, and cost nothing. */
+export function releasePages(fd: number, offset: number, sizeBytes: number): void {
+  const mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE;
+  checked("fallocate", fallocate(fd, mode, offset, sizeBytes), `memfd ${fd}`);
 }

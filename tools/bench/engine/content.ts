@@ -34,15 +34,15 @@ export async function fill(store: S3Store, progress: (text: string) => void): Pr
     }
   }
   progress(`content: ${names.length} small objects`);
-  await inParallel(names, (name) => store.put(name, PART.subarray(0, 100), limit()));
+  await inParallel(names, (name) => store.put(name, PART.subarray(0, 100), "bench", limit()));
 }
 
 async function putLarge(store: S3Store, key: string, sizeBytes: number): Promise<void> {
-  const uploadId = await store.createUpload(key, limit());
+  const uploadId = await store.createUpload(key, "bench", limit());
   const numbers = Array.from({ length: sizeBytes / PART_BYTES }, (_, n) => n + 1);
   const parts = await inParallel(numbers, (n) => store.uploadPart(key, uploadId, n, PART, limit()));
   const ordered = parts.toSorted((left, right) => left.partNumber - right.partNumber);
-  await store.completeUpload(key, uploadId, ordered, limit());
+  await store.completeUpload(key, uploadId, ordered, "bench", limit());
 }
 
 export async function inParallel<T, R>(items: readonly T[], work: (item: T) => Promise<R>) {

@@ -1,0 +1,60 @@
+import type { Journal } from "../journal/journal.ts";
+import type { JournalRecord, OutcomeRecord } from "../journal/record.ts";
+import type { SavedState } from "../journal/saved-state.ts";
+
+type Intent = Extract<JournalRecord, { is: "intent" }>;
+
+/**
+ * What requests were answered, or what was about to be done for them, for as long as the kernel
+ * may not have the answer. A request that comes again is not run again.
+ */
+export class Answers {
+  readonly #journal: Pick<Journal, "note" | "commit">;
+  readonly #outcomes: Map<string, OutcomeRecord>;
+  readonly #intents: Map<string, Intent>;
+
+  constructor(journal: Pick<Journal, "note" | "commit">, saved: SavedState | undefined) {
+    this.#journal = journal;
+    this.#outcomes = new Map(saved?.outcomes);
+    this.#intents = new Map(saved?.intents);
+  }
+
+  get records(): Iterable<JournalRecord> {
+    return [...this.#intents.values(), ...this.#outcomes.values()];
+  }
+
+  of(unique: string): OutcomeRecord | undefined {
+    return this.#outcomes.get(unique);
+  }
+
+  intentOf(unique: string): Intent | undefined {
+    return this.#intents.get(unique);
+  }
+
+  /** Said before S3 is asked to delete it. */
+  intend(unique: string, key: string, etag: string): void {
+    const intent: Intent = { is: "intent", unique, key, etag };
+    this.#intents.set(unique, intent);
+    this.#journal.note(intent);
+    this.#journal.commit();
+  }
+
+  /** Noted already, with the change that it stands for. */
+  remember(unique: string, given: { id?: number; handle?: number }): void {
+    this.#outcomes.set(unique, { is: "outcome", unique, ...this.#outcomes.get(unique), ...given });
+  }
+
+  /** An answer that names nothing. */
+  done(unique: string): void {
+    const outcome: OutcomeRecord = { is: "outcome", unique };
+    this.#outcomes.set(unique, outcome);
+    this.#intents.delete(unique);
+    this.#journal.note(outcome);
+  }
+
+  /** The kernel has it. */
+  forget(unique: string): void {
+    this.#outcomes.delete(unique);
+    this.#intents.delete(unique);
+  }
+}

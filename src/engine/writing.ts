@@ -1,0 +1,120 @@
+import type { SavedUpload } from "../journal/saved-state.ts";
+import type { EngineConfig } from "./engine-config.ts";
+import type { Inode } from "./inode.ts";
+import type { InodeTable } from "./inode-table.ts";
+import type { Namespace } from "./namespace.ts";
+import type { OpenFiles, Writer } from "./open-files.ts";
+import type { OpenFlags } from "./open-flags.ts";
+import { PosixFailure } from "./posix-failure.ts";
+import { isSameProcess } from "./same-process.ts";
+import { Upload } from "./upload.ts";
+import type { UploadDeps } from "./upload.ts";
+
+export interface WritingDeps {
+  readonly table: InodeTable;
+  readonly names: Namespace;
+  readonly files: OpenFiles;
+  readonly config: EngineConfig;
+  readonly uploads: UploadDeps;
+}
+
+/** Files being written: from the open that makes one to the close that puts it into S3. */
+export class Writing {
+  readonly #deps: WritingDeps;
+
+  constructor(deps: WritingDeps) {
+    this.#deps = deps;
+  }
+
+  /** The new handle. */
+  open(inode: Inode, flags: OpenFlags, pid: number): number {
+    const { config, files } = this.#deps;
+    if (inode.upload !== undefined) throw new PosixFailure("EPERM", "it is being written");
+    if (inode.readers > 0) throw new PosixFailure("EPERM", "it is being read");
+    if (!inode.local) {
+      if (!config.allowOverwrite) throw new PosixFailure("EPERM", "needs --allow-overwrite");
+      if (!flags.truncates) throw new PosixFailure("EPERM", "can only be replaced (O_TRUNC)");
+    }
+    const handle = files.reserve();
+    const upload = this.uploadOf(inode, handle);
+    inode.upload = upload;
+    files.set(handle, { do: "write", inode, upload, openedByPid: pid });
+    return handle;
+  }
+
+  uploadOf(inode: Inode, handle: number, saved?: SavedUpload): Upload {
+    const { names, uploads } = this.#deps;
+    return new Upload(uploads, handle, names.keyOf(inode.path), saved);
+  }
+
+  /** `again`: a request that an earlier engine may have served without telling. */
+  write(handle: number, offsetBytes: number, data: Uint8Array, again: boolean) {
+    const writer = this.#deps.files.writer(handle);
+    if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data, again);
+    return writer.upload.write(offsetBytes, data, again);
+  }
+
+  /**
+   * close(2) ends the upload and tells how it went. Not for an empty file and not when another
+   * process closes its copy: a shell opens, duplicates and closes before its command writes.
+   */
+  async flush(handle: number, pid: number): Promise<void> {
+    const file = this.#deps.files.find(handle);
+    if (file?.do !== "write" || file.upload.sizeBytes === 0) return;
+    if (!isSameProcess(file.openedByPid, pid)) return;
+    await this.complete(file);
+  }
+
+  async sync(handle: number): Promise<void> {
+    const file = this.#deps.files.find(handle);
+    if (file?.do === "write") await this.complete(file);
+  }
+
+  /** Every byte acknowledged to a writer goes to S3, as if all files were closed now. */
+  async finish(): Promise<unknown[]> {
+    const ends = this.#deps.files.writers.map((writer) => this.complete(writer));
+    const results = await Promise.allSettled(ends);
+    return results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
+  }
+
+  async complete({ inode, upload }: Writer): Promise<void> {
+    const { config, table } = this.#deps;
+    try {
+      const { etag } = await upload.complete();
+      if (inode.upload !== upload) return; // another close of the same file was first
+      const now = Date.now();
+      inode.object = { etag, sizeBytes: upload.sizeBytes, mtimeMs: now, archived: false };
+      inode.validUntilMs = now + config.metadataTtlMs;
+      inode.upload = undefined;
+      upload.noteCompleted(etag);
+      table.markRemote(inode);
+    } catch (error) {
+      if (inode.upload === upload) {
+        inode.upload = undefined;
+        table.unbind(inode); // its nodeid stands for bytes that exist nowhere
+      }
+      throw error;
+    }
+  }
+
+  /** After fsync(2), or after the close of a duplicate: a small file just becomes a larger one. */
+  async #writeOn(
+    { inode, upload }: Writer,
+    offsetBytes: number,
+    data: Uint8Array,
+    again: boolean,
+  ): Promise<number> {
+    await upload.complete();
+    if (inode.upload === undefined && inode.readers === 0 && upload.continuable) {
+      upload.continue();
+      inode.upload = upload;
+    }
+    return upload.write(offsetBytes, data, again);
+  }
+}
+
+/** An upload that is being completed ends soon: whoever comes now sees the finished file. */
+export async function settled(inode: Inode): Promise<void> {
+  if (inode.upload?.completing !== true) return;
+  await inode.upload.complete().catch(() => undefined);
+}

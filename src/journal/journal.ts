@@ -1,0 +1,153 @@
+import type { Buffer } from "node:buffer";
+import { Failure } from "../base/failure.ts";
+import type { JournalRecord } from "./record.ts";
+
+/** Raised one release after its readers have shipped: we read this one and the next. */
+const FORMAT = 1;
+const MAGIC = 0x4a43_5333;
+const HEADER_BYTES = 4096;
+/** Indices of 32-bit words in the header. */
+const WORD = { MAGIC: 0, FORMAT: 1, EPOCH: 2, ACTIVE: 3, AREA_BYTES: 4, TAILS: 5 } as const;
+/** What one turn of the engine may note before the next compaction. */
+const RESERVE_SHARE = 1 / 8;
+
+export interface JournalOptions {
+  /** Another engine has taken over: nothing may be written any more. */
+  readonly onFenced: () => void;
+  /** Bytes that hold nothing until further notice. */
+  readonly onIdle?: (offset: number, sizeBytes: number) => void;
+}
+
+export function journalBytes(areaBytes: number): number {
+  return HEADER_BYTES + 2 * areaBytes;
+}
+
+/** Whether an engine has begun this memory, so that another one can go on with it. */
+export function isJournal(memory: Buffer): boolean {
+  return memory.length >= HEADER_BYTES && memory.readInt32LE(WORD.MAGIC * 4) === MAGIC;
+}
+
+/**
+ * What has to outlive this process, as a list of changes in shared memory. Noted records exist
+ * from commit() on, all at once: it moves the tail by one store, which a kill can't split. When an
+ * area is nearly full the state is written to the other one, and one more store switches over.
+ */
+export class Journal {
+  readonly #memory: Buffer;
+  readonly #words: Int32Array;
+  readonly #options: JournalOptions;
+  readonly #areaBytes: number;
+  readonly #epoch: number;
+  #state: () => Iterable<JournalRecord> = () => [];
+  #active: number;
+  #end: number;
+  #full = false;
+
+  private constructor(memory: Buffer, options: JournalOptions) {
+    this.#memory = memory;
+    this.#options = options;
+    this.#words = new Int32Array(memory.buffer, memory.byteOffset, HEADER_BYTES / 4);
+    this.#areaBytes = this.#word(WORD.AREA_BYTES);
+    // Whoever finds a higher epoch than his own knows that he is no longer the one.
+    this.#epoch = Atomics.add(this.#words, WORD.EPOCH, 1) + 1;
+    this.#active = this.#word(WORD.ACTIVE);
+    this.#end = this.#word(WORD.TAILS + this.#active);
+  }
+
+  static begin(memory: Buffer, options: JournalOptions): Journal {
+    const words = new Int32Array(memory.buffer, memory.byteOffset, HEADER_BYTES / 4);
+    words.fill(0);
+    words[WORD.FORMAT] = FORMAT;
+    words[WORD.AREA_BYTES] = Math.floor((memory.length - HEADER_BYTES) / 2);
+    Atomics.store(words, WORD.MAGIC, MAGIC);
+    return new Journal(memory, options);
+  }
+
+  /** Refuses what it can't understand: to go on with half of the truth would lose data. */
+  static resume(memory: Buffer, options: JournalOptions) {
+    const format = memory.readInt32LE(WORD.FORMAT * 4);
+    if (!isJournal(memory) || (format !== FORMAT && format !== FORMAT + 1)) {
+      throw new Failure("invalid", `a journal of format ${format}: this release reads ${FORMAT}`);
+    }
+    const areaBytes = memory.readInt32LE(WORD.AREA_BYTES * 4);
+    if (areaBytes <= 0 || journalBytes(areaBytes) > memory.length) throw damaged("its size");
+    const journal = new Journal(memory, options);
+    return { journal, records: journal.#read() };
+  }
+
+  /** Where a compaction gets what is true now: in this turn, with nothing half done. */
+  set state(state: () => Iterable<JournalRecord>) {
+    this.#state = state;
+  }
+
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  get usedBytes(): number {
+    return this.#end;
+  }
+
+  /** False: no new identities, please, until some have gone. */
+  get hasRoom(): boolean {
+    return !this.#full && this.#end < this.#areaBytes * (1 - RESERVE_SHARE / 4);
+  }
+
+  note(record: JournalRecord): void {
+    this.#end = this.#write(record, this.#active, this.#end);
+  }
+
+  commit(): void {
+    if (this.#word(WORD.EPOCH) !== this.#epoch) return this.#options.onFenced();
+    const tail = WORD.TAILS + this.#active;
+    if (this.#word(tail) === this.#end) return;
+    Atomics.store(this.#words, tail, this.#end);
+    if (this.#end > this.#areaBytes * (1 - RESERVE_SHARE)) this.#compact();
+  }
+
+  #compact(): void {
+    const former = this.#active;
+    const next = 1 - former;
+    let end = 0;
+    for (const record of this.#state()) end = this.#write(record, next, end);
+    Atomics.store(this.#words, WORD.TAILS + next, end);
+    Atomics.store(this.#words, WORD.ACTIVE, next);
+    this.#active = next;
+    this.#end = end;
+    this.#full = end > this.#areaBytes * (1 - 2 * RESERVE_SHARE);
+    this.#options.onIdle?.(this.#startOf(former), this.#areaBytes);
+  }
+
+  /** One line of JSON each: readable by people too, when they have to. */
+  #write(record: JournalRecord, area: number, end: number): number {
+    const text = `${JSON.stringify(record)}\n`;
+    const roomBytes = this.#areaBytes - end;
+    // A character of JavaScript has 3 bytes at most; asking for the exact size costs more.
+    if (text.length * 3 > roomBytes) throw new Failure("busy", "the journal is full");
+    return end + this.#memory.write(text, this.#startOf(area) + end, "utf8");
+  }
+
+  #read(): JournalRecord[] {
+    const start = this.#startOf(this.#active);
+    if (this.#end < 0 || this.#end > this.#areaBytes) throw damaged("its tail");
+    const lines = this.#memory.toString("utf8", start, start + this.#end).split("\n");
+    lines.pop(); // each line has its end
+    try {
+      return JSON.parse(`[${lines.join(",")}]`) as JournalRecord[];
+    } catch {
+      throw damaged("a record");
+    }
+  }
+
+  #startOf(area: number): number {
+    return HEADER_BYTES + area * this.#areaBytes;
+  }
+
+  #word(index: number): number {
+    return this.#words[index] ?? 0;
+  }
+}
+
+function damaged(what: string): Failure {
+  return new Failure("invalid", `the journal is damaged (${what}): the mount can't go on`);
+}

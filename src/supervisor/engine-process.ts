@@ -1,0 +1,125 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { Failure, isFailureKind } from "../base/failure.ts";
+import type { Environment } from "../base/flags.ts";
+import type { MountFds } from "../sys/mount-fds.ts";
+
+/** Where the child finds what it inherits; 0 to 2 are the usual ones. */
+const CHILD_FDS = { fuse: 3, slots: 4, journal: 5, spool: 6 } as const satisfies MountFds;
+const POOL_THREADS = "12"; // those that wait in read(2) on the device, and some for the replies
+
+/** What to serve, for as many engines as it takes. */
+export interface EngineSpec {
+  /** Of `s3csi mount`, one word each: with a bucket, and a directory that is not looked at. */
+  readonly args: readonly string[];
+  readonly env: Environment;
+  /** Null: requests are not signed. `find`: the engine looks where users keep them. */
+  readonly credentials: EngineCredentials | null | "find";
+  /** With default_permissions, then: the kernel insists on it for some features. */
+  readonly mountedByUs: boolean;
+}
+
+export interface EngineCredentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken?: string | undefined;
+}
+
+/** How a process has ended. `orderly`: it said so before; everything else is a crash. */
+export interface EngineEnd {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly orderly: boolean;
+}
+
+/** One engine: a child process that holds the descriptors and serves the bucket. */
+export class EngineProcess {
+  /** It is dead, and the kernel has taken back all that it held. */
+  readonly ended: Promise<EngineEnd>;
+  readonly #child: ChildProcess;
+  readonly #ready = Promise.withResolvers<void>();
+  #orderly = false;
+  #onAlive: (() => void) | undefined;
+
+  /** The descriptors are inherited: the caller keeps its own. */
+  constructor(spec: EngineSpec, fds: MountFds, how: { readonly resume: boolean }) {
+    // The bundle, or its source: no word after it is ever Node's.
+    const [, program = ""] = process.argv;
+    this.#child = spawn(process.execPath, [program, "mount", ...spec.args], {
+      env: { ...spec.env, UV_THREADPOOL_SIZE: POOL_THREADS },
+      stdio: ["ignore", "inherit", "inherit", fds.fuse, fds.slots, fds.journal, fds.spool, "ipc"],
+    });
+    this.ended = new Promise((resolve) => {
+      // "close", not "exit": only then has everything that it told arrived.
+      this.#child.once("close", (code, signal) => {
+        resolve({ code, signal, orderly: this.#orderly });
+      });
+      this.#child.once("error", () => resolve({ code: 1, signal: null, orderly: false }));
+    });
+    this.#ready.promise.catch(() => {}); // whoever waits for it hears of it
+    void this.ended.then((end) => {
+      this.#ready.reject(new Failure("remote", `the engine ended (${describe(end)}) too early`));
+    });
+    this.#child.on("message", (message) => this.#take(message));
+    const { credentials, mountedByUs } = spec;
+    const { slots: slotsFd, journal: journalFd, spool: spoolFd } = CHILD_FDS;
+    const fdNumbers = { fuseFd: CHILD_FDS.fuse, slotsFd, journalFd, spoolFd };
+    this.#tell({ do: "start", ...fdNumbers, credentials, mountedByUs, resume: how.resume });
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** Resolves when it serves; rejects with the engine's own words when it can't. */
+  get ready(): Promise<void> {
+    return this.#ready.promise;
+  }
+
+  /** Asks it to complete what was acknowledged and to end. */
+  finish(): void {
+    this.#tell({ do: "finish" });
+  }
+
+  /** Asks for a sign of life; the last asker gets it. */
+  ask(onAlive: () => void): void {
+    this.#onAlive = onAlive;
+    this.#tell({ do: "ask" });
+  }
+
+  kill(): void {
+    this.#child.kill("SIGKILL");
+  }
+
+  #tell(message: object): void {
+    if (this.#child.connected) this.#child.send(message, () => {});
+  }
+
+  /** By hand: the supervisor has to be small, and who talks here is our own child. */
+  #take(message: unknown): void {
+    if (typeof message !== "object" || message === null || !("did" in message)) return;
+    if (message.did === "ready") this.#ready.resolve();
+    if (message.did === "alive") this.#onAlive?.();
+    if (message.did === "finished") this.#orderly = true;
+    if (message.did !== "failed" || !("kind" in message) || !("message" in message)) return;
+    const kind = isFailureKind(message.kind) ? message.kind : "remote";
+    this.#orderly = true; // it ended on purpose, and said why
+    this.#ready.reject(new Failure(kind, String(message.message)));
+  }
+}
+
+export function describe({ code, signal }: EngineEnd): string {
+  return signal ?? `exit status ${code ?? "unknown"}`;
+}
+
+/**
+ * What an engine in a pod may know: its settings, and the CAs that an administrator has given to
+ * the pod. Nothing else is inherited, such as a variable that changes how Node starts.
+ */
+export function podEnvironment(settings: Environment, own: Environment): Environment {
+  const authorities = own["NODE_EXTRA_CA_CERTS"];
+  return {
+    ...settings,
+    ...(authorities === undefined ? {} : { NODE_EXTRA_CA_CERTS: authorities }),
+  };
+}
