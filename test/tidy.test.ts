@@ -12,13 +12,14 @@ const ROOMS: Record<string, readonly string[]> = {
   kube: ["base"],
   csi: ["base"],
   fuse: ["base", "sys"],
+  cache: ["base", "s3", "sys"],
   engine: ["base", "s3"],
   handover: ["base", "sys", "volume"],
   controller: ["base", "csi", "s3", "volume"],
   reconciler: ["base", "kube", "volume"],
   node: ["base", "csi", "handover", "kube", "sys", "volume"],
   mounter: ["base", "handover", "sys", "volume"],
-  mount: ["base", "engine", "fuse", "s3", "sys", "volume"],
+  mount: ["base", "cache", "engine", "fuse", "s3", "sys", "volume"],
 };
 /** Where rooms are put together: these may import every room. */
 const COMPOSITION = new Set(["main.ts", "roles"]);

@@ -1,31 +1,43 @@
 import { readFileSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
+import type { Log } from "../base/log.ts";
+import { CacheDirectory } from "../cache/cache-directory.ts";
+import { CachedStore } from "../cache/cached-store.ts";
+import { DiskCache } from "../cache/disk-cache.ts";
+import { limitedSpace, spaceBesides } from "../cache/space.ts";
 import type { CredentialSource } from "../s3/credentials.ts";
+import type { ObjectStore } from "../s3/object-store.ts";
 import { locate } from "../s3/s3-location.ts";
+import type { S3Location } from "../s3/s3-location.ts";
 import { S3Store } from "../s3/s3-store.ts";
 import { S3Transport } from "../s3/s3-transport.ts";
 import { CHECKSUM_KINDS } from "../s3/upload-checksum.ts";
 import type { ChecksumKind } from "../s3/upload-checksum.ts";
-import type { MountOptions } from "./mount-options.ts";
+import type { CacheOptions, MountOptions } from "./mount-options.ts";
 
 const CONNECTIONS_MAX = 64;
 const CONNECT_TIMEOUT_MS = 3_000;
 const SILENCE_LIMIT_MS = 20_000;
 const PROBE_TIMEOUT_MS = 5_000;
+/** Of the cache's file system, for everybody else, when no limit was given. */
+const FREE_SHARE = 0.05;
 
 /** The bucket that the options name, asked once whether it will serve us. */
 export async function openBucket(
   options: MountOptions,
   credentials: CredentialSource | undefined,
-): Promise<S3Store> {
+  log: Log,
+): Promise<ObjectStore> {
   if (options.signs && credentials === undefined) {
     throw new Failure(
       "denied",
       "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use --no-sign-request",
     );
   }
+  const location = locate(options);
+  const cache = options.cache && (await openCache(options.cache, log));
   const transport = new S3Transport({
-    location: locate(options),
+    location,
     credentials: options.signs ? credentials : undefined,
     ca: readCaBundle(options.caBundlePath),
     userAgent: `${options.userAgentPrefix} s3csi`.trim(),
@@ -42,11 +54,26 @@ export async function openBucket(
   });
   try {
     await store.probe(options.engine.prefix, PROBE_TIMEOUT_MS);
-    return store;
+    return cache === undefined ? store : new CachedStore(store, cache, nameOf(location));
   } catch (error) {
     store.close();
+    await cache?.close();
     throw probeFailure(error, options);
   }
+}
+
+async function openCache(options: CacheOptions, log: Log): Promise<DiskCache> {
+  const directory = CacheDirectory.open(options.directory);
+  const { limitBytes } = options;
+  const space =
+    limitBytes === undefined ? spaceBesides(directory.path, FREE_SHARE) : limitedSpace(limitBytes);
+  const cache = await DiskCache.open({ directory, space, log });
+  log.info({ directory: directory.path, usedBytes: cache.usedBytes, limitBytes }, "cache opened");
+  return cache;
+}
+
+function nameOf({ host, port, tls, basePath, bucket }: S3Location): string {
+  return `${tls ? "https" : "http"}://${host}:${port}${basePath} ${bucket}`;
 }
 
 /** A SHA-256 is a part of the signature already, and needs no header of its own. */

@@ -16,7 +16,7 @@ export async function runHandedOver(
 ): Promise<number> {
   const control = listen();
   const { slotsFd, credentials } = await control.started;
-  const store = await openBucket(options, credentialsOf(credentials));
+  const store = await openBucket(options, credentialsOf(credentials), log);
   const mountedByUs = true; // by the node service
   const mount = new ServedMount({ fuseFd, slotsFd, store, options, mountedByUs, log });
   if ((await Promise.race([mount.ready, mount.ended, control.finishing])) === undefined) {

@@ -17,6 +17,12 @@ export function memoryTargetOf(given: string | undefined): number {
   return Math.min(Math.max(available / 4, 64 * MIB), 512 * MIB);
 }
 
+/** In bytes. Undefined: as much as the disk has, without a reserve for others. */
+export function cacheLimitOf(given: string | undefined): number | undefined {
+  if (given === undefined) return undefined;
+  return wholeNumber("max-cache-size", given, { min: 1, max: 1 << 30 }) * MIB;
+}
+
 export function inodeLimitOf(given: string | undefined): number {
   if (given === undefined) return INODES_DEFAULT;
   return wholeNumber("inode-limit", given, { min: 100, max: 100_000_000 });

@@ -2,7 +2,13 @@ import { parseArgs } from "node:util";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
-import { attemptsOf, inodeLimitOf, memoryTargetOf, outageLimitOf } from "./limit-options.ts";
+import {
+  attemptsOf,
+  cacheLimitOf,
+  inodeLimitOf,
+  memoryTargetOf,
+  outageLimitOf,
+} from "./limit-options.ts";
 import { OPTION_TABLE, OPTIONS } from "./option-table.ts";
 import type { OptionName } from "./option-table.ts";
 import {
@@ -46,9 +52,16 @@ export interface MountOptions {
   readonly lets: "owner" | "root" | "all";
   readonly logLevel: "debug" | "info" | "silent";
   readonly logDirectory: string | undefined;
+  readonly cache: CacheOptions | undefined;
   readonly engine: EngineConfig;
   /** Given and without effect: worth a line in the log. */
   readonly idle: readonly string[];
+}
+
+export interface CacheOptions {
+  readonly directory: string;
+  /** Undefined: all of the file system but a share that stays free. */
+  readonly limitBytes: number | undefined;
 }
 
 type Values = Readonly<Partial<Record<OptionName, string | boolean | (string | boolean)[]>>>;
@@ -85,6 +98,7 @@ export function readMountOptions(
     lets: values["allow-other"] === true ? "all" : values["allow-root"] === true ? "root" : "owner",
     logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "silent" : "info",
     logDirectory: text(values, "log-directory"),
+    cache: cacheOf(values),
     engine: engineConfig(values, prefix),
     idle: names.filter((name) => OPTION_TABLE[name].use === "idle").map((name) => `--${name}`),
   });
@@ -124,16 +138,13 @@ function refuse(names: readonly OptionName[], values: Values): void {
       throw new Failure("invalid", `--${one} and --${other} exclude each other`);
     }
   }
-  if (values["max-cache-size"] !== undefined && values.cache === undefined) {
-    throw new Failure("invalid", "--max-cache-size needs --cache");
-  }
   checkIdle(values);
 }
 
 /** What has no effect has to be right all the same: a typing error must not wait for its day. */
 function checkIdle(values: Values): void {
   const whole = { min: 1, max: 1e12 };
-  for (const name of ["max-threads", "max-cache-size", "cache-block-size"] as const) {
+  for (const name of ["max-threads", "cache-block-size"] as const) {
     const given = text(values, name);
     if (given !== undefined) wholeNumber(name, given, whole);
   }
@@ -254,6 +265,16 @@ function engineConfig(values: Values, prefix: string): EngineConfig {
     memoryBytes: memoryTargetOf(text(values, "memory-target")),
     inodesMax: inodeLimitOf(text(values, "inode-limit")),
   };
+}
+
+function cacheOf(values: Values): CacheOptions | undefined {
+  const limitBytes = cacheLimitOf(text(values, "max-cache-size"));
+  const directory = text(values, "cache");
+  if (directory !== undefined) {
+    return { directory: matching("cache", directory, /./, "a directory is expected"), limitBytes };
+  }
+  if (limitBytes === undefined) return undefined;
+  throw new Failure("invalid", "--max-cache-size needs --cache");
 }
 
 /** The cheapest one by default. S3 computes crc64nvme by itself: ours would only be slower. */

@@ -20,7 +20,7 @@ export async function runStandalone(
   env: Environment,
   log: Log,
 ): Promise<number> {
-  const store = await openBucket(options, findCredentials(options, env));
+  const store = await openBucket(options, findCredentials(options, env), log);
   const fuseFd = options.inheritedFd ?? openDevice();
   const directory = options.inheritedFd === undefined ? attach(fuseFd, options) : undefined;
   const mountedByUs = directory !== undefined;
