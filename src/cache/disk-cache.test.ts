@@ -4,6 +4,7 @@ import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import * as fc from "fast-check";
 import { Failure } from "../base/failure.ts";
 import { createLog } from "../base/log.ts";
@@ -43,8 +44,7 @@ function diskBytes(path: string): number {
 /** Looks at the disk between all steps that the cache makes. */
 async function watched(path: string, limitBytes: number, work: Promise<unknown>): Promise<void> {
   const done = work.then(() => true);
-  const turn = () => new Promise<boolean>((resolve) => setImmediate(resolve, false));
-  while (!(await Promise.race([done, turn()]))) {
+  while (!(await Promise.race([done, setImmediate(false)]))) {
     assert(diskBytes(path) <= limitBytes, `${diskBytes(path)} bytes on the disk`);
   }
 }
