@@ -13,7 +13,8 @@ import { S3Store } from "../s3/s3-store.ts";
 import { S3Transport } from "../s3/s3-transport.ts";
 import { CHECKSUM_KINDS } from "../s3/upload-checksum.ts";
 import type { ChecksumKind } from "../s3/upload-checksum.ts";
-import type { CacheOptions, MountOptions } from "./mount-options.ts";
+import type { CacheOptions } from "./limit-options.ts";
+import type { MountOptions } from "./mount-options.ts";
 
 const CONNECTIONS_MAX = 64;
 const CONNECT_TIMEOUT_MS = 3_000;
@@ -40,6 +41,7 @@ export async function openBucket(
     location,
     credentials: options.signs ? credentials : undefined,
     ca: readCaBundle(options.caBundlePath),
+    proxy: options.proxyFor(location),
     userAgent: `${options.userAgentPrefix} s3csi`.trim(),
     connectionsMax: CONNECTIONS_MAX,
     connectTimeoutMs: CONNECT_TIMEOUT_MS,

@@ -2,13 +2,16 @@ import { parseArgs } from "node:util";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
+import { proxyFor } from "../s3/http-proxy.ts";
+import type { Endpoint, HttpProxy } from "../s3/http-proxy.ts";
 import {
   attemptsOf,
-  cacheLimitOf,
+  cacheOf,
   inodeLimitOf,
   memoryTargetOf,
   outageLimitOf,
 } from "./limit-options.ts";
+import type { CacheOptions } from "./limit-options.ts";
 import { OPTION_TABLE, OPTIONS } from "./option-table.ts";
 import type { OptionName } from "./option-table.ts";
 import {
@@ -43,6 +46,8 @@ export interface MountOptions {
   /** How S3 verifies what it receives. */
   readonly checksum: (typeof CHECKSUMS)[number];
   readonly caBundlePath: string | undefined;
+  /** The proxy on the way to an endpoint, by the environment. */
+  readonly proxyFor: (endpoint: Endpoint) => HttpProxy | undefined;
   readonly userAgentPrefix: string;
   readonly attemptsMax: number;
   /** An endpoint that is away so long is an error of the applications. */
@@ -56,12 +61,6 @@ export interface MountOptions {
   readonly engine: EngineConfig;
   /** Given and without effect: worth a line in the log. */
   readonly idle: readonly string[];
-}
-
-export interface CacheOptions {
-  readonly directory: string;
-  /** Undefined: all of the file system but a share that stays free. */
-  readonly limitBytes: number | undefined;
 }
 
 type Values = Readonly<Partial<Record<OptionName, string | boolean | (string | boolean)[]>>>;
@@ -91,6 +90,7 @@ export function readMountOptions(
     profile: profileOf(values),
     checksum: checksumOf(text(values, "upload-checksums")),
     caBundlePath: text(values, "ca-bundle") ?? nonEmpty(env["AWS_CA_BUNDLE"]),
+    proxyFor: (endpoint: Endpoint) => proxyFor(endpoint, env),
     userAgentPrefix: headerText("user-agent-prefix", text(values, "user-agent-prefix") ?? ""),
     attemptsMax: attemptsOf(env["AWS_MAX_ATTEMPTS"]),
     outageLimitMs: outageLimitOf(text(values, "outage-limit")),
@@ -98,7 +98,7 @@ export function readMountOptions(
     lets: values["allow-other"] === true ? "all" : values["allow-root"] === true ? "root" : "owner",
     logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "silent" : "info",
     logDirectory: text(values, "log-directory"),
-    cache: cacheOf(values),
+    cache: cacheOf(text(values, "cache"), text(values, "max-cache-size")),
     engine: engineConfig(values, prefix),
     idle: names.filter((name) => OPTION_TABLE[name].use === "idle").map((name) => `--${name}`),
   });
@@ -265,16 +265,6 @@ function engineConfig(values: Values, prefix: string): EngineConfig {
     memoryBytes: memoryTargetOf(text(values, "memory-target")),
     inodesMax: inodeLimitOf(text(values, "inode-limit")),
   };
-}
-
-function cacheOf(values: Values): CacheOptions | undefined {
-  const limitBytes = cacheLimitOf(text(values, "max-cache-size"));
-  const directory = text(values, "cache");
-  if (directory !== undefined) {
-    return { directory: matching("cache", directory, /./, "a directory is expected"), limitBytes };
-  }
-  if (limitBytes === undefined) return undefined;
-  throw new Failure("invalid", "--max-cache-size needs --cache");
 }
 
 /** The cheapest one by default. S3 computes crc64nvme by itself: ours would only be slower. */
