@@ -14,6 +14,8 @@ import type { Space } from "./space.ts";
 const PENDING_BYTES_MAX = 32 * BLOCK_BYTES;
 /** The index is in memory, a few hundred bytes for each. */
 const PIECES_MAX = 1 << 18;
+/** One alone would wait for its turn in a busy process more than for the disk. */
+const WRITERS_MAX = 4;
 /** A disk that is full or broken will be so for a while. */
 const PAUSE_MS = 10_000;
 const WHOLE_BYTES = HEADER_BYTES + BLOCK_BYTES;
@@ -33,8 +35,8 @@ interface Pending {
 /**
  * Pieces of objects on a disk. Nothing here ever fails: what can't be read is not there, what
  * can't be written is not kept.
- * INVARIANT: every file in the directory is counted in `usedBytes`, from before it is made until
- * after it is removed, and the space allows for that much.
+ * INVARIANT: every file in the directory is counted from before it is made until after it is
+ * removed, and the space allows for that much.
  */
 export class DiskCache {
   readonly counts = { hits: 0, stored: 0, dropped: 0, damaged: 0, failed: 0 };
@@ -42,11 +44,13 @@ export class DiskCache {
   readonly #index = new PieceIndex();
   readonly #queue: Pending[] = [];
   readonly #spare: Buffer[] = [];
+  readonly #writers = new Set<Promise<void>>();
   #usedBytes = 0;
+  #reservedBytes = 0; // for files that are not complete yet
   #pendingBytes = 0;
-  #temporaries = 0;
+  #reserving = Promise.resolve();
+  #nextSerial = 0;
   #pausedUntilMs = 0;
-  #draining: Promise<void> | undefined;
 
   private constructor(options: CacheOptions) {
     this.#options = options;
@@ -56,19 +60,22 @@ export class DiskCache {
   static async open(options: CacheOptions): Promise<DiskCache> {
     const cache = new DiskCache(options);
     const { pieces, usedBytes } = options.directory.scan();
-    for (const piece of pieces) cache.#index.add(piece);
+    for (const piece of pieces) {
+      cache.#index.add(piece);
+      cache.#nextSerial = Math.max(cache.#nextSerial, piece.serial + 1);
+    }
     cache.#usedBytes = usedBytes;
-    await cache.#makeRoom(0);
+    await cache.#reserve(0);
     return cache;
   }
 
   get usedBytes(): number {
-    return this.#usedBytes;
+    return this.#usedBytes + this.#reservedBytes;
   }
 
   /** Resolves when nothing waits for the disk any more. */
   async settled(): Promise<void> {
-    await this.#draining;
+    while (this.#writers.size > 0) await Promise.all(this.#writers);
   }
 
   /** What is in it stays there, for the next one who opens it. */
@@ -116,7 +123,10 @@ export class DiskCache {
     const file = reused ?? Buffer.allocUnsafeSlow(fileBytes);
     bytes.copy(file, HEADER_BYTES);
     this.#queue.push({ object, span, file });
-    this.#draining ??= this.#drain();
+    if (this.#writers.size === WRITERS_MAX) return;
+    const writer = this.#drain();
+    this.#writers.add(writer);
+    void writer.then(() => this.#writers.delete(writer));
   }
 
   async #drain(): Promise<void> {
@@ -132,7 +142,6 @@ export class DiskCache {
       if (next.file.length === WHOLE_BYTES) this.#spare.push(next.file);
     }
     this.#spare.length = 0; // a mount at rest needs no memory for it
-    this.#draining = undefined;
   }
 
   async #store({ object, span, file }: Pending): Promise<void> {
@@ -141,40 +150,50 @@ export class DiskCache {
     if (known || !sealPiece(file, object, span)) return;
     const reservedBytes = directory.chargeOf(file.length);
     const hopeless = directory.baseBytes + reservedBytes > this.#options.space.limitBytes;
-    if (hopeless || !(await this.#makeRoom(reservedBytes))) {
+    if (hopeless || !(await this.#reserve(reservedBytes))) {
       this.counts.dropped += 1;
       return;
     }
-    this.#usedBytes += reservedBytes;
-    const piece = { objectHash: object.hash, ...span, chargedBytes: reservedBytes, readers: 0 };
-    const chargedBytes = await this.#writeFile(piece, file);
-    this.#usedBytes += chargedBytes - reservedBytes;
+    const path = join(directory.path, `new-${this.#nextSerial}`);
+    const plan = { objectHash: object.hash, ...span, serial: this.#nextSerial++, readers: 0 };
+    let piece: Piece;
+    try {
+      piece = { ...plan, chargedBytes: directory.chargeFor(await writeNew(path, file)) };
+      // Only now under its own name: what is found there was written whole.
+      await rename(path, join(directory.path, fileNameOf(piece)));
+    } catch (error) {
+      await rm(path, { force: true });
+      this.#reservedBytes -= reservedBytes;
+      throw error;
+    }
+    this.#reservedBytes -= reservedBytes;
+    this.#usedBytes += piece.chargedBytes;
     this.counts.stored += 1;
-    const stored = { ...piece, chargedBytes };
-    this.#index.add(stored);
-    for (const old of this.#index.within(stored)) await this.#discard(old);
-    if (chargedBytes > reservedBytes) await this.#makeRoom(0);
+    this.#index.add(piece);
+    for (const old of this.#index.within(piece)) await this.#discard(old);
+    if (piece.chargedBytes > reservedBytes) await this.#reserve(0);
   }
 
-  /** Under another name until it is complete: what is found under its own was written whole. */
-  async #writeFile(piece: Piece, bytes: Buffer): Promise<number> {
-    const { directory } = this.#options;
-    const temporary = join(directory.path, `new-${this.#temporaries++}`);
+  /** One after the other: what two see free may be the same. */
+  async #reserve(wantedBytes: number): Promise<boolean> {
+    const before = this.#reserving;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#reserving = promise;
+    await before;
     try {
-      const stat = await writeNew(temporary, bytes);
-      await rename(temporary, join(directory.path, fileNameOf(piece)));
-      return directory.chargeFor(stat);
-    } catch (error) {
-      await rm(temporary, { force: true });
-      this.#usedBytes -= piece.chargedBytes;
-      throw error;
+      const hasRoom = await this.#makeRoom(wantedBytes);
+      if (hasRoom) this.#reservedBytes += wantedBytes;
+      return hasRoom;
+    } finally {
+      resolve();
     }
   }
 
   /** Lets the pieces go that were used longest ago, until so much more has its place. */
   async #makeRoom(wantedBytes: number): Promise<boolean> {
+    const { space } = this.#options;
     for (;;) {
-      const fits = await this.#options.space.fits(this.#usedBytes, wantedBytes);
+      const fits = await space.fits(this.#usedBytes, this.#reservedBytes + wantedBytes);
       if (fits && this.#index.count < PIECES_MAX) return true;
       const victim = this.#index.leastRecent();
       if (victim === undefined) return false;

@@ -1,12 +1,14 @@
 import { BLOCK_BYTES } from "./piece-file.ts";
 import type { Span } from "./piece-file.ts";
 
-const NAME = /^([0-9a-f]{32})-([0-9a-f]{1,13})-([0-9a-f]{1,6})$/;
+const NAME = /^([0-9a-f]{32})-([0-9a-f]{1,13})-([0-9a-f]{1,6})-(\d{1,15})$/;
 
 /** A part of a block that is on the disk, in a file of its own. */
 export interface Piece extends Span {
   /** Of the object's identity. */
   readonly objectHash: string;
+  /** No two files ever have the same name: one that is removed late can't be its successor. */
+  readonly serial: number;
   /** What it counts for in the limit. */
   readonly chargedBytes: number;
   /** Reads under way: the file must not go before their end. */
@@ -14,16 +16,16 @@ export interface Piece extends Span {
 }
 
 /** Says all that the index needs, so that a start has to look at names and sizes alone. */
-export function fileNameOf({ objectHash, offsetBytes, sizeBytes }: Piece): string {
-  return `${objectHash}-${offsetBytes.toString(16)}-${sizeBytes.toString(16)}`;
+export function fileNameOf({ objectHash, offsetBytes, sizeBytes, serial }: Piece): string {
+  return `${objectHash}-${offsetBytes.toString(16)}-${sizeBytes.toString(16)}-${serial}`;
 }
 
-export function parseFileName(name: string): (Span & { objectHash: string }) | undefined {
-  const [, objectHash = "", offset = "", size = ""] = NAME.exec(name) ?? [];
+export function parseFileName(name: string): Omit<Piece, "chargedBytes" | "readers"> | undefined {
+  const [, objectHash = "", offset = "", size = "", serial = ""] = NAME.exec(name) ?? [];
   const offsetBytes = Number.parseInt(offset, 16);
   const sizeBytes = Number.parseInt(size, 16);
   const fits = sizeBytes > 0 && (offsetBytes % BLOCK_BYTES) + sizeBytes <= BLOCK_BYTES;
-  return fits ? { objectHash, offsetBytes, sizeBytes } : undefined;
+  return fits ? { objectHash, offsetBytes, sizeBytes, serial: Number(serial) } : undefined;
 }
 
 /** Which pieces there are, and which of them was used longest ago. */
