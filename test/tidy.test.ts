@@ -12,6 +12,7 @@ const ROOMS: Record<string, readonly string[]> = {
   kube: ["base"],
   csi: ["base"],
   fuse: ["base", "sys"],
+  cache: ["base", "s3", "sys"],
   journal: ["base"],
   engine: ["base", "journal", "s3"],
   handover: ["base", "sys", "volume"],
@@ -20,7 +21,7 @@ const ROOMS: Record<string, readonly string[]> = {
   node: ["base", "csi", "handover", "kube", "sys", "volume"],
   supervisor: ["base", "sys"],
   mounter: ["base", "handover", "supervisor", "sys", "volume"],
-  mount: ["base", "engine", "fuse", "journal", "s3", "supervisor", "sys", "volume"],
+  mount: ["base", "cache", "engine", "fuse", "journal", "s3", "supervisor", "sys", "volume"],
 };
 /** Where rooms are put together: these may import every room. */
 const COMPOSITION = new Set(["main.ts", "roles"]);

@@ -3,7 +3,7 @@ import type { Journal } from "../journal/journal.ts";
 import type { JournalRecord } from "../journal/record.ts";
 import type { SavedState } from "../journal/saved-state.ts";
 import type { Spool } from "../journal/spool.ts";
-import type { ObjectStore } from "../s3/object-store.ts";
+import type { ObjectReader, ObjectStore } from "../s3/object-store.ts";
 import { Answers } from "./answers.ts";
 import { BufferPool } from "./buffer-pool.ts";
 import type { DirectoryStream } from "./directory-stream.ts";
@@ -40,7 +40,7 @@ export class Engine {
   readonly table: InodeTable;
   readonly answers: Answers;
   readonly #config: EngineConfig;
-  readonly #store: ObjectStore;
+  readonly #reader: ObjectReader;
   readonly #memory: EngineMemory;
   readonly #names: Namespace;
   readonly #files: OpenFiles;
@@ -49,9 +49,15 @@ export class Engine {
   readonly #discarded: DiscardedUploads;
   readonly #pool: BufferPool;
 
-  constructor(store: ObjectStore, config: EngineConfig, memory: EngineMemory) {
+  /** `reader`: the contents may be nearer than the store. */
+  constructor(
+    store: ObjectStore,
+    config: EngineConfig,
+    memory: EngineMemory,
+    reader: ObjectReader = store,
+  ) {
     const { journal, saved } = memory;
-    this.#store = store;
+    this.#reader = reader;
     this.#config = config;
     this.#memory = memory;
     this.table = new InodeTable((record) => journal.note(record), saved);
@@ -245,7 +251,7 @@ export class Engine {
   #readStream(inode: Inode): ReadStream {
     const { etag, sizeBytes } = inode.object ?? { etag: "", sizeBytes: 0 };
     const key = this.#names.keyOf(inode.path);
-    const source = { store: this.#store, pool: this.#pool, key, etag };
+    const source = { store: this.#reader, pool: this.#pool, key, etag };
     return new ReadStream(source, sizeBytes, this.#config.readPartSizeBytes);
   }
 

@@ -1,10 +1,10 @@
 import type { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
-import type { ObjectStore } from "../s3/object-store.ts";
+import type { ObjectReader } from "../s3/object-store.ts";
 import type { BufferPool } from "./buffer-pool.ts";
 
 export interface FetchSource {
-  readonly store: ObjectStore;
+  readonly store: ObjectReader;
   readonly pool: BufferPool;
   readonly key: string;
   readonly etag: string;

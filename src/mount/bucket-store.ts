@@ -1,34 +1,53 @@
 import { readFileSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
+import type { Log } from "../base/log.ts";
+import { CacheDirectory } from "../cache/cache-directory.ts";
+import { CachedReader } from "../cache/cached-reader.ts";
+import { DiskCache } from "../cache/disk-cache.ts";
+import { limitedSpace, spaceBesides } from "../cache/space.ts";
 import type { CredentialSource } from "../s3/credentials.ts";
+import type { ObjectReader, ObjectStore } from "../s3/object-store.ts";
 import { locate } from "../s3/s3-location.ts";
+import type { S3Location } from "../s3/s3-location.ts";
 import { S3Store } from "../s3/s3-store.ts";
 import { S3Transport } from "../s3/s3-transport.ts";
 import { CHECKSUM_KINDS } from "../s3/upload-checksum.ts";
 import type { ChecksumKind } from "../s3/upload-checksum.ts";
+import type { CacheOptions } from "./limit-options.ts";
 import type { MountOptions } from "./mount-options.ts";
 
 const CONNECTIONS_MAX = 64;
 const CONNECT_TIMEOUT_MS = 3_000;
 const SILENCE_LIMIT_MS = 20_000;
 const PROBE_TIMEOUT_MS = 5_000;
+/** Of the cache's file system, for everybody else, when no limit was given. */
+const FREE_SHARE = 0.05;
+
+export interface OpenedBucket {
+  readonly store: ObjectStore;
+  /** The same bucket, or what of it is on a disk here. */
+  readonly reader: ObjectReader;
+}
 
 /** The bucket that the options name, asked once whether it will serve us if that is not known. */
 export async function openBucket(
   options: MountOptions,
   credentials: CredentialSource | undefined,
-  { isKnownToWork }: { readonly isKnownToWork: boolean },
-): Promise<S3Store> {
+  { isKnownToWork, log }: { readonly isKnownToWork: boolean; readonly log: Log },
+): Promise<OpenedBucket> {
   if (options.signs && credentials === undefined) {
     throw new Failure(
       "denied",
       "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use --no-sign-request",
     );
   }
+  const location = locate(options);
+  const cache = options.cache && (await openCache(options.cache, log));
   const transport = new S3Transport({
-    location: locate(options),
+    location,
     credentials: options.signs ? credentials : undefined,
     ca: readCaBundle(options.caBundlePath),
+    proxy: options.proxyFor(location),
     userAgent: `${options.userAgentPrefix} s3csi`.trim(),
     connectionsMax: CONNECTIONS_MAX,
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
@@ -41,14 +60,29 @@ export async function openBucket(
     objectHeaders: options.objectHeaders,
     checksum: checksumOf(options),
   });
-  if (isKnownToWork) return store;
   try {
-    await store.probe(options.engine.prefix, PROBE_TIMEOUT_MS);
-    return store;
+    if (!isKnownToWork) await store.probe(options.engine.prefix, PROBE_TIMEOUT_MS);
+    const isCached = cache !== undefined;
+    return { store, reader: isCached ? new CachedReader(store, cache, nameOf(location)) : store };
   } catch (error) {
     store.close();
+    await cache?.close();
     throw probeFailure(error, options);
   }
+}
+
+async function openCache(options: CacheOptions, log: Log): Promise<DiskCache> {
+  const directory = CacheDirectory.open(options.directory);
+  const { limitBytes } = options;
+  const space =
+    limitBytes === undefined ? spaceBesides(directory.path, FREE_SHARE) : limitedSpace(limitBytes);
+  const cache = await DiskCache.open({ directory, space, log });
+  log.info({ directory: directory.path, usedBytes: cache.usedBytes, limitBytes }, "cache opened");
+  return cache;
+}
+
+function nameOf({ host, port, tls, basePath, bucket }: S3Location): string {
+  return `${tls ? "https" : "http"}://${host}:${port}${basePath} ${bucket}`;
 }
 
 /** A SHA-256 is a part of the signature already, and needs no header of its own. */

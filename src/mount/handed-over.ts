@@ -23,9 +23,9 @@ export async function runHandedOver(
   const start = await control.started;
   const { fuseFd, slotsFd, mountedByUs, resume } = start;
   const credentials = credentialsOf(start.credentials, options, env);
-  const store = await openBucket(options, credentials, { isKnownToWork: resume });
+  const bucket = await openBucket(options, credentials, { isKnownToWork: resume, log });
   const memory = openDurableMemory(start, options);
-  const mount = new ServedMount({ fuseFd, slotsFd, memory, store, options, mountedByUs, log });
+  const mount = new ServedMount({ fuseFd, slotsFd, memory, bucket, options, mountedByUs, log });
   if ((await Promise.race([mount.ready, mount.ended, control.finishing])) === undefined) {
     await tell({ did: "ready" });
     log.info({ bucket: options.bucket, resume }, "serving");

@@ -1,11 +1,17 @@
 import { totalmem } from "node:os";
 import { Failure } from "../base/failure.ts";
-import { wholeNumber } from "./option-values.ts";
+import { matching, wholeNumber } from "./option-values.ts";
 
 const MIB = 1 << 20;
 const ATTEMPTS_DEFAULT = 10;
 const OUTAGE_LIMIT_DEFAULT_S = "60";
 const INODES_DEFAULT = 200_000;
+
+export interface CacheOptions {
+  readonly directory: string;
+  /** Undefined: all of the file system but a share that stays free. */
+  readonly limitBytes: number | undefined;
+}
 
 /** A quarter of what the container or the machine has; the rest is for everybody else. */
 export function memoryTargetOf(given: string | undefined): number {
@@ -15,6 +21,20 @@ export function memoryTargetOf(given: string | undefined): number {
   const constrained = process.constrainedMemory();
   const available = constrained > 0 && constrained < totalmem() ? constrained : totalmem();
   return Math.min(Math.max(available / 4, 64 * MIB), 512 * MIB);
+}
+
+export function cacheOf(
+  directory: string | undefined,
+  limitMib: string | undefined,
+): CacheOptions | undefined {
+  const bounds = { min: 1, max: 1 << 30 };
+  const limitBytes =
+    limitMib === undefined ? undefined : wholeNumber("max-cache-size", limitMib, bounds) * MIB;
+  if (directory !== undefined) {
+    return { directory: matching("cache", directory, /./, "a directory is expected"), limitBytes };
+  }
+  if (limitBytes === undefined) return undefined;
+  throw new Failure("invalid", "--max-cache-size needs --cache");
 }
 
 export function inodeLimitOf(given: string | undefined): number {

@@ -93,9 +93,21 @@ for (const [name, spec] of OPTIONS) {
       assert.deepEqual(options?.idle ?? [], spec.use === "idle" ? [`--${name}`] : []);
     }
     if (spec.wrong === undefined) return;
-    if (name !== "max-cache-size") fails(spec.wrong, `--${name} `);
+    fails(spec.wrong, `--${name} `);
   });
 }
+
+test("a cache has a directory, a limit that may be open, and longer trust in metadata", () => {
+  const { cache, engine, idle } = read("bucket /mnt --cache /c --max-cache-size 3");
+  assert.deepEqual(cache, { directory: "/c", limitBytes: 3 << 20 });
+  assert.deepEqual([engine.metadataTtlMs, engine.negativeTtlMs], [60_000, 60_000]);
+  assert.deepEqual(idle, []);
+  assert.deepEqual(read("bucket /mnt --cache /c").cache, {
+    directory: "/c",
+    limitBytes: undefined,
+  });
+  assert.equal(read("bucket /mnt").cache, undefined);
+});
 
 test("headers of requests and of new objects", () => {
   const key = "arn:aws:kms:eu-west-1:1:key/2";

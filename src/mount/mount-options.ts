@@ -2,7 +2,16 @@ import { parseArgs } from "node:util";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
-import { attemptsOf, inodeLimitOf, memoryTargetOf, outageLimitOf } from "./limit-options.ts";
+import { proxyFor } from "../s3/http-proxy.ts";
+import type { Endpoint, HttpProxy } from "../s3/http-proxy.ts";
+import {
+  attemptsOf,
+  cacheOf,
+  inodeLimitOf,
+  memoryTargetOf,
+  outageLimitOf,
+} from "./limit-options.ts";
+import type { CacheOptions } from "./limit-options.ts";
 import { OPTION_TABLE, OPTIONS } from "./option-table.ts";
 import type { OptionName } from "./option-table.ts";
 import {
@@ -37,6 +46,8 @@ export interface MountOptions {
   /** How S3 verifies what it receives. */
   readonly checksum: (typeof CHECKSUMS)[number];
   readonly caBundlePath: string | undefined;
+  /** The proxy on the way to an endpoint, by the environment. */
+  readonly proxyFor: (endpoint: Endpoint) => HttpProxy | undefined;
   readonly userAgentPrefix: string;
   readonly attemptsMax: number;
   /** An endpoint that is away so long is an error of the applications. */
@@ -46,6 +57,7 @@ export interface MountOptions {
   readonly lets: "owner" | "root" | "all";
   readonly logLevel: "debug" | "info" | "silent";
   readonly logDirectory: string | undefined;
+  readonly cache: CacheOptions | undefined;
   readonly engine: EngineConfig;
   readonly hidesResend: boolean;
   readonly keepsJournal: boolean;
@@ -80,6 +92,7 @@ export function readMountOptions(
     profile: profileOf(values),
     checksum: checksumOf(text(values, "upload-checksums")),
     caBundlePath: text(values, "ca-bundle") ?? nonEmpty(env["AWS_CA_BUNDLE"]),
+    proxyFor: (endpoint: Endpoint) => proxyFor(endpoint, env),
     userAgentPrefix: headerText("user-agent-prefix", text(values, "user-agent-prefix") ?? ""),
     attemptsMax: attemptsOf(env["AWS_MAX_ATTEMPTS"]),
     outageLimitMs: outageLimitOf(text(values, "outage-limit")),
@@ -87,6 +100,7 @@ export function readMountOptions(
     lets: values["allow-other"] === true ? "all" : values["allow-root"] === true ? "root" : "owner",
     logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "silent" : "info",
     logDirectory: text(values, "log-directory"),
+    cache: cacheOf(text(values, "cache"), text(values, "max-cache-size")),
     engine: engineConfig(values, prefix),
     hidesResend: values["no-resend"] === true,
     keepsJournal: values["no-journal"] !== true,
@@ -128,16 +142,13 @@ function refuse(names: readonly OptionName[], values: Values): void {
       throw new Failure("invalid", `--${one} and --${other} exclude each other`);
     }
   }
-  if (values["max-cache-size"] !== undefined && values.cache === undefined) {
-    throw new Failure("invalid", "--max-cache-size needs --cache");
-  }
   checkIdle(values);
 }
 
 /** What has no effect has to be right all the same: a typing error must not wait for its day. */
 function checkIdle(values: Values): void {
   const whole = { min: 1, max: 1e12 };
-  for (const name of ["max-threads", "max-cache-size", "cache-block-size"] as const) {
+  for (const name of ["max-threads", "cache-block-size"] as const) {
     const given = text(values, name);
     if (given !== undefined) wholeNumber(name, given, whole);
   }

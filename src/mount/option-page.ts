@@ -12,6 +12,8 @@ const ENVIRONMENT: readonly (readonly [name: string, says: string])[] = [
   ["AWS_CONFIG_FILE", "looked at next (~/.aws/config)"],
   ["AWS_REGION, AWS_DEFAULT_REGION", "region, unless --region is given"],
   ["AWS_ENDPOINT_URL, AWS_CA_BUNDLE", "as the options of these names"],
+  ["HTTPS_PROXY, HTTP_PROXY, ALL_PROXY", "proxy on the way to an https, http or any endpoint"],
+  ["NO_PROXY", "endpoints to reach without it: names, domains, addresses, networks, or *"],
   ["AWS_MAX_ATTEMPTS", "tries of one request, 1 to 9999 (10), within 60 s"],
 ];
 
@@ -54,6 +56,15 @@ export function optionPage(): string {
   sections.push(
     "Files of keys are read again when they change, and when S3 refuses the keys. Nobody else is",
     "asked for keys: not a metadata service, not a program, not a sign-on.",
+  );
+  sections.push(
+    "",
+    "A proxy is `http://HOST:PORT` or `https://HOST:PORT`, with `USER:PASSWORD@` before the",
+    "host if it wants them. An https endpoint is reached through a tunnel, so that the proxy",
+    "sees its name alone; requests to an http endpoint are handed to it. `--ca-bundle` holds",
+    "for an https proxy too. Small letters (`https_proxy`) do as well, and win. An entry of",
+    "`NO_PROXY` is a name and all below it (`example.com`), an address, a network",
+    "(`10.0.0.0/8`) or `*`; with `:PORT` it holds for that port alone.",
   );
   const statuses = Object.values(EXIT_STATUS).map(({ status, says }) => [String(status), says]);
   sections.push("", "## Exit status", "", ...table(["Status", "Meaning"], statuses), "");

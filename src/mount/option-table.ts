@@ -129,8 +129,12 @@ export const OPTION_TABLE = {
   "user-agent-prefix": clientValue("TEXT", "put before our user agent", { right: "me", ...HEADER }),
   "metadata-ttl": cacheValue("TTL", "seconds, indefinite or minimal: trust in metadata (1)", TTL),
   "negative-metadata-ttl": cacheValue("TTL", "the same for names that do not exist (0)", TTL),
-  cache: cacheValue("DIR", "only sets --metadata-ttl to 60: contents are not cached on disk", {
+  cache: cacheValue("DIR", "keep contents in DIR/s3csi-cache, sets both TTLs to 60", {
     right: "/var/cache",
+    wrong: "",
+  }),
+  "max-cache-size": cacheValue("MIB", "limit of --cache (all but 5 % of the file system)", {
+    wrong: "much",
   }),
   "log-directory": logValue(
     "DIR",
@@ -143,8 +147,7 @@ export const OPTION_TABLE = {
   "auto-unmount": idleFlag("it unmounts when it ends by SIGTERM or SIGINT"),
   "maximum-throughput-gbps": idleValue("GBPS", "the window grows with the reader", COUNT),
   "max-threads": idleValue("COUNT", "one thread does it all", COUNT),
-  "max-cache-size": idleValue("MIB", "for --cache, which it needs", { wrong: "much" }),
-  "cache-block-size": idleValue("BYTES", "for --cache", COUNT),
+  "cache-block-size": idleValue("BYTES", "blocks of --cache have 1 MiB", COUNT),
   "log-metrics": idleFlag("metrics are not logged"),
   "debug-crt": idleFlag("there is no such library"),
   "otlp-endpoint": idleValue("URL", "metrics are not exported", { right: "http://localhost:4318" }),

@@ -4,10 +4,10 @@ import { canResend } from "../fuse/negotiate.ts";
 import { Protocol } from "../fuse/protocol.ts";
 import { Session } from "../fuse/session.ts";
 import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
-import type { ObjectStore } from "../s3/object-store.ts";
 import { exitNow } from "../sys/exit-now.ts";
 import { mapMemfd } from "../sys/memfd.ts";
 import { admission } from "./admission.ts";
+import type { OpenedBucket } from "./bucket-store.ts";
 import { Crowding } from "./crowding.ts";
 import { EngineFileSystem } from "./engine-file-system.ts";
 import type { DurableMemory } from "./durable-memory.ts";
@@ -17,7 +17,7 @@ export interface ServedMountOptions {
   readonly fuseFd: number;
   readonly slotsFd: number;
   readonly memory: DurableMemory;
-  readonly store: ObjectStore;
+  readonly bucket: OpenedBucket;
   readonly options: MountOptions;
   /** Whether it was mounted by us, so with default_permissions: the kernel insists on it. */
   readonly mountedByUs: boolean;
@@ -33,7 +33,7 @@ export class ServedMount {
   readonly #log: Log;
 
   constructor(given: ServedMountOptions) {
-    const { fuseFd, slotsFd, memory, store, options, mountedByUs, log } = given;
+    const { fuseFd, slotsFd, memory, bucket, options, mountedByUs, log } = given;
     const { promise, resolve } = Promise.withResolvers<void>();
     const { journal, saved } = memory;
     let connection = saved?.connection;
@@ -41,7 +41,7 @@ export class ServedMount {
     this.ready = promise;
     this.#log = log;
     const slots = new Slots(mapMemfd(slotsFd, SLOTS_BYTES));
-    this.#engine = new Engine(store, options.engine, memory);
+    this.#engine = new Engine(bucket.store, options.engine, memory, bucket.reader);
     const engine = this.#engine;
     journal.state = function* records() {
       if (connection !== undefined) yield connection;

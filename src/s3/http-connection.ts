@@ -2,6 +2,9 @@ import { Buffer } from "node:buffer";
 import net from "node:net";
 import tls from "node:tls";
 import type { Failure } from "../base/failure.ts";
+import { authorizationLine, proxyName } from "./http-proxy.ts";
+import type { HttpProxy } from "./http-proxy.ts";
+import { reasonOf, tlsOptionsOf } from "./http-tunnel.ts";
 import { AwayFailure } from "./retry.ts";
 import { ResponseReader } from "./response-reader.ts";
 import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
@@ -16,6 +19,8 @@ export interface HttpOrigin {
   /** Replaces the system's certificate authorities. */
   readonly ca: string | undefined;
   readonly connectTimeoutMs: number;
+  /** On the way to it: asked for a tunnel if the origin has TLS, else for each request. */
+  readonly proxy?: HttpProxy | undefined;
 }
 
 export interface HttpRequest {
@@ -31,6 +36,7 @@ export interface HttpRequest {
 
 interface Exchange {
   readonly reader: ResponseReader;
+  readonly silenceLimitMs: number;
   resolve(response: HttpResponse): void;
   reject(error: unknown): void;
 }
@@ -48,23 +54,25 @@ export class HttpConnection {
   #broken: Failure | undefined;
   #exchanges = 0;
 
-  constructor(origin: HttpOrigin) {
+  /** The tunnel, if there is one, ends at the origin. */
+  constructor(origin: HttpOrigin, tunnel?: net.Socket) {
     this.#origin = origin;
     const onread = {
       buffer: () => this.#exchange?.reader.directTarget() ?? this.#scratch,
       callback: (count: number, bytes: Uint8Array) => this.#onRead(count, bytes),
     };
-    const { host, port, ca } = origin;
-    const plain = { host, port, onread };
-    const secured = {
-      ...plain,
-      servername: net.isIP(host) === 0 ? host : "", // an address is not a name to ask for
-      ...(ca === undefined ? {} : { ca }),
-    };
-    this.#socket = origin.tls ? tls.connect(secured) : net.connect(plain);
+    const peer = tunnel === undefined ? (origin.proxy ?? origin) : origin;
+    const secured = tlsOptionsOf(peer.host, origin.ca);
+    const plain = { host: peer.host, port: peer.port, onread };
+    if (tunnel !== undefined) {
+      // Node takes no buffers of ours here: these bytes are copied once more.
+      this.#socket = tls.connect({ ...secured, socket: tunnel });
+      this.#socket.on("data", (bytes: Buffer) => this.#onRead(bytes.length, bytes));
+    } else if (peer.tls) this.#socket = tls.connect({ ...plain, ...secured });
+    else this.#socket = net.connect(plain);
     this.#socket.setNoDelay(true);
     this.#socket.setTimeout(origin.connectTimeoutMs);
-    this.#socket.once(origin.tls ? "secureConnect" : "connect", () => this.#onConnect());
+    this.#socket.once(peer.tls ? "secureConnect" : "connect", () => this.#onConnect());
     this.#socket.on("timeout", () => this.#break("no answer in time"));
     this.#socket.on("error", (error) => this.#break(reasonOf(error), error));
     this.#socket.on("end", () => this.#onEnd());
@@ -86,15 +94,15 @@ export class HttpConnection {
     this.#exchanges += 1;
     const { promise, resolve, reject } = Promise.withResolvers<HttpResponse>();
     const reader = new ResponseReader(request.method, request.responseTarget);
-    this.#exchange = { reader, resolve, reject };
+    const { silenceLimitMs } = request;
+    this.#exchange = { reader, silenceLimitMs, resolve, reject };
     const onAbort = () => {
       reject(signal.reason);
       this.close();
     };
     signal.addEventListener("abort", onAbort, { once: true });
     try {
-      if (this.#connected) this.#socket.setTimeout(request.silenceLimitMs);
-      else this.#socket.once("connect", () => this.#socket.setTimeout(request.silenceLimitMs));
+      if (this.#connected) this.#socket.setTimeout(silenceLimitMs);
       this.#send(request);
       return await promise;
     } finally {
@@ -108,14 +116,19 @@ export class HttpConnection {
 
   #send(request: HttpRequest): void {
     const lines = Object.entries(request.headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    const { proxy, tls: isTls } = this.#origin;
+    const reads = isTls ? undefined : proxy; // in a tunnel it sees nothing
+    const target = reads ? `http://${request.headers["host"]}${request.target}` : request.target;
+    if (reads !== undefined) lines.push(authorizationLine(reads));
     this.#socket.cork();
-    this.#socket.write(`${request.method} ${request.target} HTTP/1.1\r\n${lines.join("")}\r\n`);
+    this.#socket.write(`${request.method} ${target} HTTP/1.1\r\n${lines.join("")}\r\n`);
     for (const chunk of request.body) this.#socket.write(chunk);
     this.#socket.uncork();
   }
 
   #onConnect(): void {
     this.#connected = true;
+    if (this.#exchange !== undefined) this.#socket.setTimeout(this.#exchange.silenceLimitMs);
   }
 
   #onRead(count: number, bytes: Uint8Array): boolean {
@@ -151,18 +164,14 @@ export class HttpConnection {
 
   #break(why: string, cause?: unknown): void {
     if (this.#broken !== undefined) return;
-    const { host, port } = this.#origin;
+    const { host, port, tls: isTls, proxy } = this.#origin;
     const verb = this.#connected ? "lost the connection to" : "can't reach";
-    this.#broken = new AwayFailure(`${verb} the endpoint ${host}:${port}: ${why}`, cause);
+    const direct = isTls || proxy === undefined;
+    const peer = direct ? `the endpoint ${host}:${port}` : proxyName(proxy);
+    this.#broken = new AwayFailure(`${verb} ${peer}: ${why}`, cause);
     this.#socket.destroy();
     const exchange = this.#exchange;
     this.#exchange = undefined;
     exchange?.reject(this.#broken);
   }
-}
-
-/** A failed connect to several addresses has an empty message and its reasons in a list. */
-function reasonOf(error: Error): string {
-  if (error instanceof AggregateError) return error.errors.map(String).join("; ");
-  return error.message;
 }

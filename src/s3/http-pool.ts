@@ -1,5 +1,7 @@
 import { HttpConnection } from "./http-connection.ts";
 import type { HttpOrigin, HttpRequest } from "./http-connection.ts";
+import { refusalOf } from "./http-proxy.ts";
+import { openTunnel } from "./http-tunnel.ts";
 import type { HttpResponse } from "./response-reader.ts";
 
 /** Keep-alive connections to one origin: the last used first, never more than the limit. */
@@ -18,7 +20,10 @@ export class HttpPool {
   async exchange(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
     await this.#enter(signal);
     try {
-      return await this.#exchangeOnce(request, signal);
+      const response = await this.#exchangeOnce(request, signal);
+      const { proxy } = this.#origin;
+      if (proxy !== undefined && response.status === 407) throw refusalOf(proxy);
+      return response;
     } finally {
       this.#leave();
     }
@@ -30,7 +35,7 @@ export class HttpPool {
 
   async #exchangeOnce(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
     for (;;) {
-      const connection = this.#takeConnection();
+      const connection = this.#takeIdle() ?? (await this.#connect(signal));
       try {
         const response = await connection.exchange(request, signal);
         if (connection.usable) this.#idle.push(connection);
@@ -44,12 +49,17 @@ export class HttpPool {
     }
   }
 
-  #takeConnection(): HttpConnection {
+  #takeIdle(): HttpConnection | undefined {
     for (;;) {
       const connection = this.#idle.pop();
-      if (connection === undefined) return new HttpConnection(this.#origin);
-      if (connection.usable) return connection;
+      if (connection === undefined || connection.usable) return connection;
     }
+  }
+
+  async #connect(signal: AbortSignal): Promise<HttpConnection> {
+    const { proxy, tls } = this.#origin;
+    if (proxy === undefined || !tls) return new HttpConnection(this.#origin);
+    return new HttpConnection(this.#origin, await openTunnel(this.#origin, proxy, signal));
   }
 
   async #enter(signal: AbortSignal): Promise<void> {

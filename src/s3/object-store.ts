@@ -43,12 +43,16 @@ export interface UploadedPart {
   readonly checksum?: string;
 }
 
-/** One bucket as the engine sees it. Failures: `absent`, `denied`, `stale`, `remote`. */
-export interface ObjectStore {
-  head(key: string, signal: AbortSignal): Promise<ObjectInfo | undefined>;
-  list(query: ListQuery, signal: AbortSignal): Promise<ListPage>;
+/** Where the contents of objects come from. */
+export interface ObjectReader {
   /** Fails with `stale` when the object is no longer the one with that ETag. */
   read(range: RangeRead, signal: AbortSignal): Promise<void>;
+}
+
+/** One bucket as the engine sees it. Failures: `absent`, `denied`, `stale`, `remote`. */
+export interface ObjectStore extends ObjectReader {
+  head(key: string, signal: AbortSignal): Promise<ObjectInfo | undefined>;
+  list(query: ListQuery, signal: AbortSignal): Promise<ListPage>;
   /** The nonce stays with the object: see findOwn(). */
   put(key: string, body: Uint8Array, nonce: string, signal: AbortSignal): Promise<{ etag: string }>;
   /** The ETag of the object at `key` if it was made with that nonce, else nothing. */

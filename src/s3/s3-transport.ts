@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { Failure } from "../base/failure.ts";
 import type { CredentialSource } from "./credentials.ts";
 import { HttpPool } from "./http-pool.ts";
+import type { HttpProxy } from "./http-proxy.ts";
 import { AwayFailure, PermanentFailure } from "./retry.ts";
 import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
 import { failureOf, isAway, isTransient } from "./s3-error.ts";
@@ -19,6 +20,7 @@ export interface TransportOptions {
   /** Undefined: requests are not signed. */
   readonly credentials: CredentialSource | undefined;
   readonly ca: string | undefined;
+  readonly proxy?: HttpProxy | undefined;
   readonly userAgent: string;
   readonly connectionsMax: number;
   readonly connectTimeoutMs: number;
@@ -45,10 +47,11 @@ export class S3Transport {
   #signer: Signer | undefined;
 
   constructor(options: TransportOptions) {
-    const { location, ca, connectTimeoutMs } = options;
+    const { location, ca, proxy, connectTimeoutMs } = options;
     const { host, port, tls } = location;
     this.#options = options;
-    this.#pool = new HttpPool({ host, port, tls, ca, connectTimeoutMs }, options.connectionsMax);
+    const origin = { host, port, tls, ca, proxy, connectTimeoutMs };
+    this.#pool = new HttpPool(origin, options.connectionsMax);
   }
 
   async send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {
