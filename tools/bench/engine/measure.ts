@@ -27,7 +27,8 @@ export async function measure(
 ): Promise<Sample> {
   await using mounted = await Mounted.start(arena, contender);
   const attempt = { ...go, directory: mounted.directory, store: arena.store };
-  const killer = setTimeout(() => void mounted.kill(), CASE_LIMIT_MS);
+  const kill = () => mounted.kill().catch(() => {}); // tried again, and told, at the end
+  const killer = setTimeout(() => void kill(), CASE_LIMIT_MS);
   try {
     const [before, serverBefore] = [await mounted.use(), await useOf(arena.serverPid)];
     let printed: string | void = undefined;

@@ -14,7 +14,7 @@ const REPORT = {
   read1_cpu_s: 0.9,
   read1_s3fs_s: 2.5,
   read1_vs_s3fs: 2.5,
-  read1_rclone_failed: "rclone does not mount",
+  read1_rclone_failed: "rclone *does* not `mount`",
 };
 
 const rows = (page: string, start: string) =>
@@ -35,7 +35,7 @@ test("the page has the machine, a row per case and contender, and what failed", 
   assert.match(page, /\| s3csi +\| 1 +\| 1\.07 GB\/s \|/);
   assert.match(page, /\| s3fs +\| 2\.50 .* 2\.50 × as fast +\|/);
   assert.match(page, /\| rclone \| failed +\|/);
-  assert(page.endsWith("- `read1_rclone_failed`: rclone does not mount\n"));
+  assert(page.endsWith("- `read1_rclone_failed`: `rclone *does* not \'mount\'`\n"));
   assert(!page.includes("Small and large"), "the sizes were not measured");
 });
 

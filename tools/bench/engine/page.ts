@@ -145,7 +145,11 @@ function scaleSection(report: Figures): string[] {
 function failureSection(report: Figures): string[] {
   const failures = Object.entries(report).filter(([name]) => name.endsWith("_failed"));
   if (failures.length === 0) return [];
-  return ["", "## Failures", "", ...failures.map(([name, said]) => `- \`${name}\`: ${said}`)];
+  // In code, the formatter leaves it as it is.
+  const lines = failures.map(([name, said]) => {
+    return `- \`${name}\`: \`${String(said).replaceAll("`", "'")}\``;
+  });
+  return ["", "## Failures", "", ...lines];
 }
 
 function numberOf(value: number | string | undefined): number | undefined {

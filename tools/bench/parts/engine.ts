@@ -2,6 +2,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { ToolError } from "../../progress.ts";
+import { checkHost } from "../../stack/check-host.ts";
 import { aimTable } from "../engine/aims.ts";
 import { pagesOf } from "../engine/page.ts";
 import type { WorkerMessage } from "../engine/worker.ts";
@@ -24,6 +25,7 @@ function settings(env: NodeJS.ProcessEnv): readonly string[] {
  * ends, no mount is left.
  */
 async function run(progress: (text: string) => void): Promise<Figures> {
+  checkHost();
   const wrapper = ["--pdeathsig", "KILL", "--", "unshare", "--mount", "--", process.execPath];
   const worker = fork(WORKER, settings(process.env), { execPath: "setpriv", execArgv: wrapper });
   let figures: Figures | undefined;
