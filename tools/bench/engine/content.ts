@@ -8,6 +8,8 @@ export const PART_BYTES = 8 * MIB;
 export const PAGE_BYTES = 4096;
 const PAGES_PER_PART = PART_BYTES / PAGE_BYTES;
 const AT_ONCE = 16;
+/** The S3 server keeps a list of them in an extended attribute: 1,024 are too many for it. */
+const UPLOADED_PARTS_MAX = 128;
 
 export interface LargeObject {
   readonly key: string;
@@ -72,8 +74,15 @@ export async function putSmall(store: S3Store, names: readonly string[]): Promis
 
 export async function putLarge(store: S3Store, { key, sizeBytes }: LargeObject): Promise<void> {
   const uploadId = await store.createUpload(key, limit());
-  const parts = await inParallel(partNumbers(sizeBytes), (n) =>
-    store.uploadPart(key, uploadId, n + 1, partOf(n), limit()),
+  const together = Math.ceil(sizeBytes / PART_BYTES / UPLOADED_PARTS_MAX);
+  const uploaded = Array(sizeBytes / PART_BYTES / together).keys();
+  const parts = await inParallel(
+    uploaded,
+    (n) => {
+      const bytes = Array.from({ length: together }, (_, nth) => partOf(n * together + nth));
+      return store.uploadPart(key, uploadId, n + 1, Buffer.concat(bytes), limit());
+    },
+    Math.ceil(AT_ONCE / together),
   );
   const ordered = parts.toSorted((left, right) => left.partNumber - right.partNumber);
   await store.completeUpload(key, uploadId, ordered, limit());
@@ -109,13 +118,17 @@ export async function checkObject(store: S3Store, { key, sizeBytes }: LargeObjec
   }
 }
 
-export async function inParallel<T, R>(items: Iterable<T>, work: (item: T) => Promise<R>) {
+export async function inParallel<T, R>(
+  items: Iterable<T>,
+  work: (item: T) => Promise<R>,
+  atOnce = AT_ONCE,
+): Promise<R[]> {
   const results: R[] = [];
   const queue = Iterator.from(items);
   const worker = async () => {
     for (const item of queue) results.push(await work(item));
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: atOnce }, worker));
   return results;
 }
 

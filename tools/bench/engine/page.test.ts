@@ -35,13 +35,13 @@ test("the page has the machine, a row per case and contender, and what failed", 
   assert.match(page, /\| s3csi +\| 1 +\| 1\.07 GB\/s \|/);
   assert.match(page, /\| s3fs +\| 2\.50 .* 2\.50 × as fast +\|/);
   assert.match(page, /\| rclone \| failed +\|/);
-  assert(page.endsWith("- `read1_rclone_failed`: `rclone *does* not \'mount\'`\n"));
+  assert(page.endsWith("- `read1_rclone_failed`: `rclone *does* not 'mount'`\n"));
   assert(!page.includes("Small and large"), "the sizes were not measured");
 });
 
 test("sizes are told when they were measured", () => {
-  const page = pagesOf({ ...REPORT, read_8gib_s_per_gib: 0.8, ls_100000_us_per_entry: 40 });
-  assert.match(page["engine.md"] ?? "", /\| read of 8 GiB +\| 0\.800 s per GiB +\|/);
+  const page = pagesOf({ ...REPORT, read_64mib_s_per_gib: 0.8, ls_100000_us_per_entry: 40 });
+  assert.match(page["engine.md"] ?? "", /\| read of 64 MiB +\| 0\.800 s per GiB +\|/);
   assert.match(page["engine.md"] ?? "", /\| `ls -l` of 100,000 +\| 40 µs per entry +\|/);
 });
 

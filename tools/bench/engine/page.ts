@@ -124,7 +124,7 @@ function ceilingRows(said: (name: string) => string): string[][] {
 
 /** Does the cost grow as the work does? */
 function scaleSection(report: Figures): string[] {
-  if (report["read_8gib_s_per_gib"] === undefined) return [];
+  if (report["read_64mib_s_per_gib"] === undefined) return [];
   const said = (name: string) => shortOf(report[name] ?? "-");
   const rows = [
     ["read of 64 MiB", `${said("read_64mib_s_per_gib")} s per GiB`, said("read_64mib_rss_mb")],

@@ -44,15 +44,13 @@ export async function engineFigures(
     }
   }
   progress("bytes per random read");
-  const fetched = await fetchedPerRead(arena).catch((error: unknown) => failureOf("rand", error));
+  const fetched = await fetchedPerRead(arena).catch((error: unknown) => ({
+    rand_fetched_failed: String(error),
+  }));
   const [ours] = all;
   const scaleRounds = Math.min(rounds, SCALE_ROUNDS_MAX);
   const scale =
-    scales && ours !== undefined
-      ? await scaleFigures(arena, ours, scaleRounds, progress).catch((error: unknown) =>
-          failureOf("scale", error),
-        )
-      : {};
+    scales && ours !== undefined ? await scaleFigures(arena, ours, scaleRounds, progress) : {};
   return {
     rounds,
     s3_server_version: serverVersion(),
@@ -100,10 +98,6 @@ async function runRound(
 function inTurn<T>(all: readonly T[], round: number): T[] {
   const first = round % all.length;
   return [...all.slice(first), ...all.slice(0, first)];
-}
-
-function failureOf(what: string, error: unknown): Figures {
-  return { [`${what}_failed`]: error instanceof Error ? error.message : String(error) };
 }
 
 function versionsOf(all: readonly Contender[]): Figures {

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { run } from "../../run.ts";
+import { run as runProgram } from "../../run.ts";
 import { median } from "../median.ts";
 import type { Figures } from "../part.ts";
 import type { Arena } from "./arena.ts";
@@ -28,42 +28,59 @@ export async function scaleFigures(
   rounds: number,
   progress: (text: string) => void,
 ): Promise<Figures> {
-  const figures: Record<string, number> = {};
-  for (const { name, ...file } of FILES) {
-    progress(`scale: ${file.key}`);
-    await putLarge(arena.store, file);
-    const one = async ({ directory }: Mounted) => {
-      const path = join(directory, file.key);
-      const s = await seconds(() => readWhole(path));
-      return { s, check: () => checkFile(path, file.sizeBytes) };
-    };
-    const { s, rssMb } = await medians(arena, ours, rounds, one);
-    figures[`${name}_s_per_gib`] = (s * GIB) / file.sizeBytes;
-    figures[`${name}_rss_mb`] = rssMb;
+  const run = (one: Work) => medians(arena, ours, rounds, one);
+  const all = [
+    ...FILES.map((file) => ({ ...file, figures: () => readFigures(arena, file, run) })),
+    ...DIRECTORIES.map((flat) => ({ ...flat, figures: () => listFigures(arena, flat, run) })),
+  ];
+  const found: Record<string, number | string> = {};
+  for (const { name, figures } of all) {
+    progress(`scale: ${name}`);
+    await figures().then(
+      (part) => Object.assign(found, part),
+      (error: unknown) => (found[`${name}_failed`] = String(error)),
+    );
   }
-  for (const { name, ...flat } of DIRECTORIES) {
-    progress(`scale: ${flat.directory}`);
-    await putSmall(arena.store, namesIn(flat));
-    const bare = await seconds(() => listAll(arena.store, `${flat.directory}/`));
-    const one = async ({ directory }: Mounted) => {
-      let printed = "";
-      const list = ["-l", join(directory, flat.directory)];
-      const s = await seconds(async () => (printed = await run("ls", list)));
-      return { s, check: async () => checkCount(printed, flat.count) };
-    };
-    const { s, rssMb } = await medians(arena, ours, rounds, one);
-    figures[`${name}_us_per_entry`] = (s * 1e6) / flat.count;
-    figures[`${name}_bare_us_per_entry`] = (bare * 1e6) / flat.count;
-    figures[`${name}_rss_mb`] = rssMb;
-  }
-  return figures;
+  return found;
+}
+
+/** Gives the time of the work, and a check that comes after it. */
+type Work = (mounted: Mounted) => Promise<{ s: number; check: () => Promise<void> }>;
+type Run = (one: Work) => Promise<{ s: number; rssMb: number }>;
+
+async function readFigures(arena: Arena, file: (typeof FILES)[number], run: Run) {
+  const { name, key, sizeBytes } = file;
+  await putLarge(arena.store, file);
+  const { s, rssMb } = await run(async ({ directory }) => {
+    const path = join(directory, key);
+    const time = await seconds(() => readWhole(path));
+    return { s: time, check: () => checkFile(path, sizeBytes) };
+  });
+  return { [`${name}_s_per_gib`]: (s * GIB) / sizeBytes, [`${name}_rss_mb`]: rssMb };
+}
+
+async function listFigures(arena: Arena, flat: (typeof DIRECTORIES)[number], run: Run) {
+  const { name, directory, count } = flat;
+  await putSmall(arena.store, namesIn(flat));
+  const bare = await seconds(() => listAll(arena.store, `${directory}/`));
+  const { s, rssMb } = await run(async (mounted) => {
+    let printed = "";
+    const list = ["-l", join(mounted.directory, directory)];
+    const time = await seconds(async () => (printed = await runProgram("ls", list)));
+    return { s: time, check: async () => checkCount(printed, count) };
+  });
+  return {
+    [`${name}_us_per_entry`]: (s * 1e6) / count,
+    [`${name}_bare_us_per_entry`]: (bare * 1e6) / count,
+    [`${name}_rss_mb`]: rssMb,
+  };
 }
 
 async function medians(
   arena: Arena,
   ours: Contender,
   rounds: number,
-  one: (mounted: Mounted) => Promise<{ s: number; check: () => Promise<void> }>,
+  one: Work,
 ): Promise<{ s: number; rssMb: number }> {
   const times: number[] = [];
   const peaks: number[] = [];
