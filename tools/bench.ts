@@ -6,6 +6,7 @@ import { ToolError, step, toolMain } from "./progress.ts";
 
 const PARTS = join(import.meta.dirname, "bench/parts");
 const REPORTS = join(import.meta.dirname, "../build/bench");
+const PAGES = join(import.meta.dirname, "../docs/benchmarks");
 
 async function partNames(): Promise<string[]> {
   return (await readdir(PARTS)).map((file) => basename(file, ".ts")).toSorted();
@@ -17,12 +18,17 @@ async function loadPart(name: string): Promise<Part> {
 }
 
 /** Measures one part: progress on stderr, its table on stdout, its figures in build/bench/. */
-async function measure({ name, description, run }: Part): Promise<void> {
+async function measure({ name, description, run, table = tableOf, pages }: Part): Promise<void> {
   const figures = await step(`measuring ${name}`, run);
-  process.stdout.write(`${name}: ${description}\n${tableOf(figures)}`);
+  process.stdout.write(`${name}: ${description}\n${table(figures)}`);
   const report = reportOf(name, machineFigures(new Date()), figures);
-  await mkdir(REPORTS, { recursive: true });
-  await writeFile(join(REPORTS, `${name}.json`), `${JSON.stringify(report, null, 2)}\n`);
+  await writeInto(REPORTS, { [`${name}.json`]: `${JSON.stringify(report, null, 2)}\n` });
+  if (pages !== undefined) await writeInto(PAGES, pages(report));
+}
+
+async function writeInto(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
+  await mkdir(dir, { recursive: true });
+  for (const [file, text] of Object.entries(files)) await writeFile(join(dir, file), text);
 }
 
 await toolMain(async () => {

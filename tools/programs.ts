@@ -1,3 +1,4 @@
+import { globSync } from "node:fs";
 import { copyFile, mkdir, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { cached } from "./cache.ts";
@@ -16,6 +17,8 @@ interface Group {
   /** Program name → import path. */
   readonly programs: Readonly<Record<string, string>>;
   readonly ldflags?: string;
+  /** Only when it is asked for by name: `make tools` leaves it out. */
+  readonly onDemand?: true;
   /** Files of dependencies that tests compare with: name → [module, path inside]. */
   readonly files?: Readonly<Record<string, readonly [module: string, path: string]>>;
 }
@@ -56,6 +59,7 @@ const GROUPS = {
     programs: { versitygw: "github.com/versity/versitygw/cmd/versitygw" },
   },
   helm: { module: "helm", programs: { helm: "helm.sh/helm/v4/cmd/helm" } },
+  rclone: { module: "rclone", programs: { rclone: "s3csi.local/tools/rclone" }, onDemand: true },
 } as const satisfies Record<string, Group>;
 
 export type GroupName = keyof typeof GROUPS;
@@ -71,8 +75,14 @@ export async function programs(name: GroupName): Promise<string> {
     process.arch,
     await readFile(join(source, "go.mod")),
     await readFile(join(source, "go.sum")),
+    ...(await ownMain(source)),
   ];
   return cached(name, key, (dir) => build(name, group, source, dir));
+}
+
+/** A module that makes one program of chosen packages has a main of its own; most have none. */
+async function ownMain(source: string): Promise<Buffer[]> {
+  return Promise.all(globSync("*.go", { cwd: source }).map((file) => readFile(join(source, file))));
 }
 
 async function build(name: string, group: Group, source: string, dir: string): Promise<void> {
@@ -125,7 +135,9 @@ async function goVersion(): Promise<string> {
 /** All of them, one after the other: two builds at once only slow each other down. */
 async function allPrograms(): Promise<void> {
   await debianRoot();
-  for (const name of Object.keys(GROUPS) as GroupName[]) await programs(name);
+  for (const [name, group] of Object.entries<Group>(GROUPS)) {
+    if (group.onDemand !== true) await programs(name as GroupName);
+  }
 }
 
 if (import.meta.main) {

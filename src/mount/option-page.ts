@@ -1,3 +1,4 @@
+import { markdownTable } from "../base/markdown-table.ts";
 import { EXIT_STATUS } from "./exit-status.ts";
 import { OPTIONS } from "./option-table.ts";
 import type { OptionSpec } from "./option-table.ts";
@@ -49,10 +50,10 @@ export function optionPage(): string {
   ];
   for (const [group, options] of groups()) {
     const rows = options.map(([name, spec]) => [`\`${shown(name, spec)}\``, spec.help]);
-    sections.push("", `## ${group}`, "", ...table(["Option", "Meaning"], rows));
+    sections.push("", `## ${group}`, "", ...markdownTable(["Option", "Meaning"], rows));
   }
   const variables = ENVIRONMENT.map(([names, says]) => [codes(names), says]);
-  sections.push("", "## Environment", "", ...table(["Variable", "Meaning"], variables), "");
+  sections.push("", "## Environment", "", ...markdownTable(["Variable", "Meaning"], variables), "");
   sections.push(
     "Files of keys are read again when they change, and when S3 refuses the keys. Nobody else is",
     "asked for keys: not a metadata service, not a program, not a sign-on.",
@@ -67,7 +68,7 @@ export function optionPage(): string {
     "(`10.0.0.0/8`) or `*`; with `:PORT` it holds for that port alone.",
   );
   const statuses = Object.values(EXIT_STATUS).map(({ status, says }) => [String(status), says]);
-  sections.push("", "## Exit status", "", ...table(["Status", "Meaning"], statuses), "");
+  sections.push("", "## Exit status", "", ...markdownTable(["Status", "Meaning"], statuses), "");
   sections.push("A failed start says why in one line on stderr.", "");
   return sections.join("\n");
 }
@@ -93,14 +94,4 @@ function nameAndArgument(name: string, { argument }: OptionSpec): string {
 
 function codes(names: string): string {
   return names.replace(/[A-Z_]+/g, (name) => `\`${name}\``);
-}
-
-/** As the formatter wants it: columns of equal width. */
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
-  const widths = head.map((title, column) =>
-    Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  const line = (cells: readonly string[]) =>
-    `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
-  return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)];
 }

@@ -8,4 +8,8 @@ export interface Part {
   readonly description: string;
   /** Measures; `progress` takes a few words on where it is. */
   readonly run: (progress: (text: string) => void) => Promise<Figures>;
+  /** The table that people see, where one row per figure would be too long. */
+  readonly table?: (figures: Figures) => string;
+  /** What goes to docs/benchmarks/ besides: file name → text, made from the whole report. */
+  readonly pages?: (report: Figures) => Readonly<Record<string, string>>;
 }

@@ -42,7 +42,7 @@ export function tableOf(figures: Figures): string {
 }
 
 /** Three digits tell enough of a small number, and whole ones of a large. */
-function shortOf(value: number | string): string {
+export function shortOf(value: number | string): string {
   if (typeof value === "string" || Number.isInteger(value)) return String(value);
   return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }

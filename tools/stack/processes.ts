@@ -48,12 +48,12 @@ export async function waitUntilGone(find: () => Promise<readonly unknown[]>): Pr
   }
 }
 
-async function allPids(): Promise<number[]> {
+export async function allPids(): Promise<number[]> {
   return (await readdir("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
 }
 
 /** The fields of /proc/PID/stat after the command's name, which may hold any character. */
-async function statOf(pid: number): Promise<string[] | undefined> {
+export async function statOf(pid: number): Promise<string[] | undefined> {
   const stat = await readFile(`/proc/${pid}/stat`, "latin1").catch(() => undefined);
   return stat?.slice(stat.lastIndexOf(")") + 2).split(" ");
 }
