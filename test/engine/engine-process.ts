@@ -32,7 +32,9 @@ export class EngineProcess implements AsyncDisposable {
   #stderr = "";
 
   constructor(args: readonly string[], env: NodeJS.ProcessEnv, stdio?: StdioOptions) {
-    this.child = spawn(process.execPath, [PROGRAM, ...args], {
+    // Told to end when the test is killed: it unmounts itself, and nothing is left.
+    const command = ["--pdeathsig", "TERM", "--", process.execPath, PROGRAM, ...args];
+    this.child = spawn("setpriv", command, {
       env,
       stdio: stdio ?? ["ignore", "pipe", "pipe"],
     });
