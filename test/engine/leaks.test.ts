@@ -9,7 +9,7 @@ import { memoryMib } from "./process-figures.ts";
 import { TestBucket } from "./test-bucket.ts";
 
 const FULL = process.env["FULL"] === "1";
-const OPERATIONS = FULL ? 100_000 : 20_000;
+const OPERATIONS = FULL ? 100_000 : 12_000;
 const WORKERS = 8;
 /** A leak of some KiB per operation would be far more; garbage and allocator settle with time. */
 const GROWTH_MIB_MAX = FULL ? 20 : 40;
