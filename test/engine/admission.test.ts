@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { mountFuse, openFuseDevice, unmount } from "../../src/sys/fuse-mount.ts";
-import { engineEnvironment } from "./engine-process.ts";
+import { MOUNT, engineEnvironment } from "./engine-process.ts";
 import { TestBucket } from "./test-bucket.ts";
 
 const run = promisify(execFile);
@@ -24,7 +24,6 @@ async function mountAs(uid: number, bucket: TestBucket, args: readonly string[])
   owned.defer(() => closeSync(fd));
   mountFuse(fd, dir, { readOnly: false, source: "test" });
   owned.defer(() => unmount(dir, { detach: true }));
-  const program = join(import.meta.dirname, "mount-program.ts");
   const mode = [
     "--uid",
     String(uid),
@@ -37,7 +36,7 @@ async function mountAs(uid: number, bucket: TestBucket, args: readonly string[])
   ];
   const engine = spawn(
     "setpriv",
-    [...identity(uid), process.execPath, program, bucket.name, "/dev/fd/3", ...mode, ...args],
+    [...identity(uid), process.execPath, ...MOUNT, bucket.name, "/dev/fd/3", ...mode, ...args],
     { env: engineEnvironment(bucket), stdio: ["ignore", "pipe", "inherit", fd] },
   );
   owned.defer(async () => {

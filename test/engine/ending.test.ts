@@ -1,39 +1,36 @@
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { closeSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { mountFuse, openFuseDevice, unmount } from "../../src/sys/fuse-mount.ts";
-import { createMemfd } from "../../src/sys/memfd.ts";
-import { mountBucket } from "./engine-process.ts";
+import { closeMountFds, createMountMemory, MOUNT_FDS } from "../../src/sys/mount-fds.ts";
+import type { MountFds } from "../../src/sys/mount-fds.ts";
+import { MOUNT, mountBucket } from "./engine-process.ts";
 import { TestBucket } from "./test-bucket.ts";
 
-const PROGRAM = join(import.meta.dirname, "mount-program.ts");
-const FUSE_FD = 4;
-const SLOTS_FD = 5;
+const FDS = { fuseFd: 4, slotsFd: 5, journalFd: 6, spoolFd: 7 };
 
 /** What the node service does: it owns the connection, and an engine is only started on it. */
 async function ownMount() {
   await using owned = new AsyncDisposableStack();
   const dir = await fs.mkdtemp(join(tmpdir(), "s3csi-owner-"));
   owned.defer(() => fs.rmdir(dir));
-  const fuseFd = openFuseDevice();
-  const slotsFd = owned.adopt(createMemfd("slots", 4096), closeSync);
-  mountFuse(fuseFd, dir, { readOnly: false, source: "s3csi-test" });
+  const fds = { fuse: openFuseDevice(), ...createMountMemory() };
+  mountFuse(fds.fuse, dir, { readOnly: false, source: "s3csi-test" });
   let held = true;
   /** The last holder goes: the connection is over, and whoever waits on it is told. */
   const leave = () => {
     if (!held) return;
     held = false;
     unmount(dir, { detach: true });
-    closeSync(fuseFd);
+    closeMountFds(fds);
   };
   owned.defer(leave);
   const all = owned.move();
-  return { dir, fuseFd, slotsFd, leave, [Symbol.asyncDispose]: () => all.disposeAsync() };
+  return { dir, fds, leave, [Symbol.asyncDispose]: () => all.disposeAsync() };
 }
 
 describe("how an engine begins and ends", () => {
@@ -43,10 +40,10 @@ describe("how an engine begins and ends", () => {
   });
   after(() => bucket[Symbol.asyncDispose]());
 
-  function startEngine(fds: { fuseFd: number; slotsFd: number }, args: string[] = []) {
-    const child = fork(PROGRAM, [bucket.name, `/dev/fd/${FUSE_FD}`, ...args], {
+  function startEngine({ fds }: { fds: MountFds }, args: string[] = []) {
+    const child = fork(MOUNT[0], [MOUNT[1], bucket.name, "/dev/fd/0", ...args], {
       env: { AWS_ENDPOINT_URL: bucket.access.endpoint },
-      stdio: ["ignore", "ignore", "ignore", "ipc", fds.fuseFd, fds.slotsFd],
+      stdio: ["ignore", "ignore", "ignore", "ipc", ...MOUNT_FDS.map((name) => fds[name])],
     });
     const exited = once(child, "exit");
     return {
@@ -62,7 +59,8 @@ describe("how an engine begins and ends", () => {
 
   function startMessage(secretAccessKey = bucket.access.secretAccessKey) {
     const { accessKeyId } = bucket.access;
-    return { do: "start", slotsFd: SLOTS_FD, credentials: { accessKeyId, secretAccessKey } };
+    const credentials = { accessKeyId, secretAccessKey };
+    return { do: "start", ...FDS, credentials, resume: false, mountedByUs: true };
   }
 
   test("SIGTERM completes what was written, unmounts and ends with 0", async () => {
@@ -120,7 +118,7 @@ describe("how an engine begins and ends", () => {
   const failing: [name: string, args: string[], message: () => object, kind: string, says: RegExp][] = [
     ["a wrong secret",     [],          () => startMessage("wrong"),         "denied",  /SignatureDoesNotMatch/],
     ["a bad option",       ["--wat"],   () => startMessage(),                "invalid", /--wat/],
-    ["a malformed message", [],         () => ({ do: "start", slotsFd: "x" }), "invalid", /slotsFd/],
+    ["a malformed message", [],         () => ({ ...startMessage(), slotsFd: "x" }), "invalid", /slotsFd/],
   ];
   for (const [name, args, message, kind, says] of failing) {
     test(`handed over: ${name} is told precisely`, async () => {

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess, StdioOptions } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { mkdtemp, rmdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,7 +8,7 @@ import { createInterface } from "node:readline";
 import { unmount } from "../../src/sys/fuse-mount.ts";
 import type { TestBucket } from "./test-bucket.ts";
 
-const PROGRAM = join(import.meta.dirname, "mount-program.ts");
+export const MOUNT = [join(import.meta.dirname, "../../src/main.ts"), "mount"] as const;
 
 export interface Ended {
   readonly status: number | null;
@@ -32,7 +33,9 @@ export class EngineProcess implements AsyncDisposable {
   #stderr = "";
 
   constructor(args: readonly string[], env: NodeJS.ProcessEnv, stdio?: StdioOptions) {
-    this.child = spawn(process.execPath, [PROGRAM, ...args], {
+    // Told to end when the test is killed: it unmounts itself, and nothing is left.
+    const command = ["--pdeathsig", "TERM", "--", process.execPath, ...MOUNT, ...args];
+    this.child = spawn("setpriv", command, {
       env,
       stdio: stdio ?? ["ignore", "pipe", "pipe"],
     });
@@ -49,13 +52,24 @@ export class EngineProcess implements AsyncDisposable {
     });
   }
 
+  /** The process that serves the mount, a child of the one that was started. */
+  get servingPid(): number | undefined {
+    const { pid } = this.child;
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();
+    return children === "" ? undefined : Number(children.split(" ")[0]);
+  }
+
   async stop(signal: NodeJS.Signals): Promise<Ended> {
     this.child.kill(signal);
     return this.ended;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.child.exitCode === null && this.child.signalCode === null) await this.stop("SIGKILL");
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const { servingPid } = this;
+    this.child.kill("SIGKILL"); // first, else it starts another
+    if (servingPid !== undefined) process.kill(servingPid, "SIGKILL");
+    await this.ended;
   }
 }
 

@@ -54,11 +54,11 @@ async function elsewhere(
 }
 
 async function openDescriptors(mount: MountedBucket): Promise<number> {
-  return (await fs.readdir(`/proc/${mount.engine.child.pid}/fd`)).length;
+  return (await fs.readdir(`/proc/${mount.engine.servingPid}/fd`)).length;
 }
 
 async function residentMib(mount: MountedBucket): Promise<number> {
-  const status = await fs.readFile(`/proc/${mount.engine.child.pid}/status`, "utf8");
+  const status = await fs.readFile(`/proc/${mount.engine.servingPid}/status`, "utf8");
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
 }
 

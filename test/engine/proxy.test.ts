@@ -2,22 +2,23 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { behindTls } from "./behind-tls.ts";
 import { engineEnvironment, EngineProcess, mountBucket } from "./engine-process.ts";
 import { ForwardProxy } from "./forward-proxy.ts";
 import { TestBucket } from "./test-bucket.ts";
+import { TlsFront } from "./tls-front.ts";
 
 const BYTES = randomBytes(20_000_000);
+const LISTEN = { host: "localhost", port: 0 };
 const UNREACHABLE = "http://127.0.0.1:9";
 
 describe("a proxy on the way to S3", () => {
   let bucket: TestBucket;
-  let front: Awaited<ReturnType<typeof behindTls>>;
+  let front: TlsFront;
   before(async () => {
     bucket = await TestBucket.start();
-    front = await behindTls(bucket.access.endpoint);
+    front = await TlsFront.start(bucket.access.endpoint, "localhost", LISTEN);
     await bucket.put("file", BYTES);
   });
   after(() => front[Symbol.asyncDispose]());
@@ -49,8 +50,8 @@ describe("a proxy on the way to S3", () => {
 
   test("a proxy that is spoken to by TLS itself", async () => {
     await using proxy = await ForwardProxy.start();
-    await using secured = await behindTls(`http://${proxy.authority}`);
-    const bundle = join(secured.dir, "both");
+    await using secured = await TlsFront.start(`http://${proxy.authority}`, "localhost", LISTEN);
+    const bundle = join(dirname(secured.ca), "both");
     await fs.writeFile(
       bundle,
       (await fs.readFile(front.ca, "utf8")) + (await fs.readFile(secured.ca, "utf8")),

@@ -3,7 +3,7 @@ import {
   DeleteObjectCommand,
   GetObjectCommand,
   ListMultipartUploadsCommand,
-  ListObjectsV2Command,
+  paginateListObjectsV2,
   PutObjectCommand,
   S3Client,
 } from "@aws-sdk/client-s3";
@@ -23,9 +23,9 @@ export class TestBucket implements AsyncDisposable {
     this.#owned = owned;
   }
 
-  static async start(): Promise<TestBucket> {
+  static async start(startServer: () => Promise<S3Server> = startS3Server): Promise<TestBucket> {
     await using owned = new AsyncDisposableStack();
-    const server = owned.use(await startS3Server());
+    const server = owned.use(await startServer());
     const { endpoint, region, accessKeyId, secretAccessKey } = server;
     const credentials = { accessKeyId, secretAccessKey };
     const client = new S3Client({ endpoint, region, credentials, forcePathStyle: true });
@@ -53,8 +53,14 @@ export class TestBucket implements AsyncDisposable {
   }
 
   async keys(): Promise<string[]> {
-    const page = await this.#client.send(new ListObjectsV2Command({ Bucket: this.name }));
-    return (page.Contents ?? []).map(({ Key }) => Key ?? "");
+    const keys: string[] = [];
+    for await (const page of paginateListObjectsV2(
+      { client: this.#client },
+      { Bucket: this.name },
+    )) {
+      keys.push(...(page.Contents ?? []).map(({ Key }) => Key ?? ""));
+    }
+    return keys;
   }
 
   async unfinishedUploads(): Promise<number> {

@@ -3,13 +3,14 @@ import { randomBytes } from "node:crypto";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { behindTls } from "./behind-tls.ts";
 import { engineEnvironment, EngineProcess, mountBucket } from "./engine-process.ts";
 import { TestBucket } from "./test-bucket.ts";
+import { TlsFront } from "./tls-front.ts";
 
 test("a bucket behind TLS is read and written with its CA, and refused without", async () => {
   await using bucket = await TestBucket.start();
-  await using front = await behindTls(bucket.access.endpoint);
+  const listen = { host: "localhost", port: 0 };
+  await using front = await TlsFront.start(bucket.access.endpoint, "localhost", listen);
   const bytes = randomBytes(20_000_000);
   await bucket.put("file", bytes);
   {

@@ -156,7 +156,7 @@ describe("a mounter that is handed a mount", () => {
     const first = await answer(request, []);
     assert.deepEqual(
       [first.kind, first.message],
-      ["invalid", "0 descriptors came, not fuse, slots"],
+      ["invalid", "0 descriptors came, not fuse, slots, journal, spool"],
     );
     const held = descriptorsOf(mounter.pid);
     for (const fds of [[fuse], [fuse, fuse, fuse], Array.from({ length: 16 }, () => fuse)]) {

@@ -7,7 +7,7 @@ import { MounterLink } from "../../src/handover/mounter-link.ts";
 import type { MountRequest } from "../../src/handover/messages.ts";
 import { untilBeneath } from "../../src/sys/beneath.ts";
 import { mountFuse, openFuseDevice } from "../../src/sys/fuse-mount.ts";
-import { createMemfd } from "../../src/sys/memfd.ts";
+import { createMountMemory } from "../../src/sys/mount-fds.ts";
 import { connectUnix } from "../../src/sys/unix-socket.ts";
 import type { TestBucket } from "../engine/test-bucket.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
@@ -118,7 +118,8 @@ export async function ownMount(): Promise<OwnedMount> {
   const dir = owned.use(await temporaryDirectory());
   const path = join(dir.path, "source");
   mkdirSync(path);
-  const fds = [openFuseDevice(), createMemfd("slots", 0)];
+  const memory = createMountMemory();
+  const fds = [openFuseDevice(), memory.slots, memory.journal, memory.spool];
   let open = true;
   const closeFds = () => {
     if (open) for (const fd of fds) closeSync(fd);

@@ -8,6 +8,8 @@ import type { Instance } from "./instance.ts";
 import { Service } from "./service.ts";
 
 const PORT = 29_000;
+/** Behind this name the bucket may stand in the host; any other host means a bucket in the path. */
+const VIRTUAL_DOMAIN = "s3.us-east-1.amazonaws.com";
 const READY_WITHIN_MS = 10_000;
 
 export interface S3Access {
@@ -21,8 +23,13 @@ export interface S3Server extends S3Access, AsyncDisposable {
   readonly service: Service;
 }
 
+/** One whose objects are files below `dataDir`, in a directory for each bucket. */
+export interface PosixS3Server extends S3Server {
+  readonly dataDir: string;
+}
+
 /** A real S3 server (versitygw on a directory) with an address of its own: any number can run. */
-export async function startS3Server(): Promise<S3Server> {
+export async function startS3Server(): Promise<PosixS3Server> {
   await using owned = new AsyncDisposableStack();
   const instance = owned.use(await claimSlot());
   const dir = await programs("versitygw");
@@ -37,15 +44,15 @@ export async function startS3In(
   address: string,
   wrapper: readonly string[],
   dir: string,
-): Promise<S3Server> {
+): Promise<PosixS3Server> {
   const access: S3Access = {
     endpoint: `http://${address}:${PORT}`,
     region: "us-east-1",
     accessKeyId: "s3csi-test-key",
     secretAccessKey: "s3csi-test-secret",
   };
-  const data = join(instance.dir, "s3");
-  await mkdir(data);
+  const dataDir = join(instance.dir, "s3");
+  await mkdir(dataDir);
   const service = new Service({
     instance,
     wrapper,
@@ -58,13 +65,16 @@ export async function startS3In(
       access.region,
       "--quiet",
       "--keep-alive",
+      "--virtual-domain",
+      VIRTUAL_DOMAIN,
       "posix",
-      data,
+      dataDir,
     ],
     env: { ROOT_ACCESS_KEY: access.accessKeyId, ROOT_SECRET_KEY: access.secretAccessKey },
   });
   await service.answers(() => canConnect(address), READY_WITHIN_MS);
-  return { ...access, service, [Symbol.asyncDispose]: () => service[Symbol.asyncDispose]() };
+  const dispose = () => service[Symbol.asyncDispose]();
+  return { ...access, service, dataDir, [Symbol.asyncDispose]: dispose };
 }
 
 async function canConnect(host: string): Promise<boolean> {

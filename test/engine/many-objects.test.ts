@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { startS3Server } from "../../tools/stack/s3-server.ts";
+import { mountBucket } from "./engine-process.ts";
+import { limitMemory } from "./memory-limit.ts";
+import { TestBucket } from "./test-bucket.ts";
+
+const run = promisify(execFile);
+const FULL = process.env["FULL"] === "1";
+const FILES_PER_DIRECTORY = 1000;
+const DIRECTORIES = FULL ? 1000 : 100;
+const IN_ONE_DIRECTORY = FULL ? 100_000 : 20_000;
+const CONTAINER_MIB = 512;
+/** The engine itself, a page or two, and the inodes that the kernel remembers (about 1 KiB each). */
+const LISTING_MIB_MAX = FULL ? 256 : 160;
+
+/** An object of this server is a file: far sooner made than uploaded. */
+const FILL = `use File::Path "make_path"; my $count = shift;
+  for my $dir (@ARGV) {
+    make_path($dir);
+    for my $n (0 .. $count - 1) {
+      open(my $file, ">", sprintf("%s/file-%06d", $dir, $n)) or die; print $file "x";
+    }
+  }`;
+
+/** How many files of each size there are. */
+async function sizesBelow(dir: string): Promise<string> {
+  const script = `find "$1" -type f -printf '%s\\n' | sort | uniq -c`;
+  const { stdout } = await run("sh", ["-c", script, "sh", dir]);
+  return stdout.trim();
+}
+
+describe("a bucket of very many objects", () => {
+  let bucket: TestBucket;
+  before(async () => {
+    let dataDir = "";
+    bucket = await TestBucket.start(async () => {
+      const server = await startS3Server();
+      ({ dataDir } = server);
+      return server;
+    });
+    const cwd = join(dataDir, bucket.name);
+    const trees = Array.from({ length: DIRECTORIES }, (_, n) => `tree/d${n}`);
+    await run("perl", ["-e", FILL, String(FILES_PER_DIRECTORY), ...trees], { cwd });
+    await run("perl", ["-e", FILL, String(IN_ONE_DIRECTORY), "one"], { cwd });
+  });
+  after(() => bucket[Symbol.asyncDispose]());
+
+  const total = DIRECTORIES * FILES_PER_DIRECTORY;
+  test(`find over ${total} objects within ${CONTAINER_MIB} MiB`, async (t) => {
+    await using limit = await limitMemory(CONTAINER_MIB);
+    await using mount = await mountBucket(bucket, [], { NODE_OPTIONS: limit.nodeOption });
+    const beganMs = performance.now();
+    assert.equal(await sizesBelow(join(mount.dir, "tree")), `${total} 1`);
+    t.diagnostic(`${((performance.now() - beganMs) / 1000).toFixed(1)} s, ${limit.peakMib()} MiB`);
+    assert(limit.peakMib() > 40, "the engine is not under the limit");
+    assert.equal((await mount.engine.stop("SIGTERM")).status, 0);
+  });
+
+  test(`${IN_ONE_DIRECTORY} entries in one directory, without a peak of memory`, async (t) => {
+    await using limit = await limitMemory(CONTAINER_MIB);
+    await using mount = await mountBucket(bucket, [], { NODE_OPTIONS: limit.nodeOption });
+    const beganMs = performance.now();
+    const script = `ls -U "$1" | wc -l`;
+    const { stdout } = await run("sh", ["-c", script, "sh", join(mount.dir, "one")]);
+    assert.equal(Number(stdout), IN_ONE_DIRECTORY);
+    t.diagnostic(`${((performance.now() - beganMs) / 1000).toFixed(1)} s, ${limit.peakMib()} MiB`);
+    assert(limit.peakMib() < LISTING_MIB_MAX, `a peak of ${limit.peakMib()} MiB`);
+    assert.equal((await mount.engine.stop("SIGTERM")).status, 0);
+  });
+});
