@@ -4,7 +4,7 @@ import { fixedCredentials } from "../s3/credentials.ts";
 import type { CredentialSource } from "../s3/credentials.ts";
 import { openBucket } from "./bucket-store.ts";
 import { listen, tell } from "./control-channel.ts";
-import type { Start } from "./control-channel.ts";
+import type { Start } from "./control-messages.ts";
 import type { MountOptions } from "./mount-options.ts";
 import { ServedMount } from "./served-mount.ts";
 

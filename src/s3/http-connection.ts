@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
 import net from "node:net";
-import tls from "node:tls";
 import type { Failure } from "../base/failure.ts";
 import { AwayFailure } from "./retry.ts";
 import { ResponseReader } from "./response-reader.ts";
@@ -61,7 +60,7 @@ export class HttpConnection {
       servername: net.isIP(host) === 0 ? host : "", // an address is not a name to ask for
       ...(ca === undefined ? {} : { ca }),
     };
-    this.#socket = origin.tls ? tls.connect(secured) : net.connect(plain);
+    this.#socket = origin.tls ? loadTls().connect(secured) : net.connect(plain);
     this.#socket.setNoDelay(true);
     this.#socket.setTimeout(origin.connectTimeoutMs);
     this.#socket.once(origin.tls ? "secureConnect" : "connect", () => this.#onConnect());
@@ -159,6 +158,11 @@ export class HttpConnection {
     this.#exchange = undefined;
     exchange?.reject(this.#broken);
   }
+}
+
+/** Only where it is spoken: loading it takes longer than all of this program. */
+function loadTls() {
+  return process.getBuiltinModule("node:tls");
 }
 
 /** A failed connect to several addresses has an empty message and its reasons in a list. */
