@@ -45,7 +45,10 @@ export interface UploadedPart {
 export interface ObjectStore {
   head(key: string, signal: AbortSignal): Promise<ObjectInfo | undefined>;
   list(query: ListQuery, signal: AbortSignal): Promise<ListPage>;
-  /** Fails with `stale` when the object is no longer the one with that ETag. */
+  /**
+   * Fails with `stale` when the object is no longer the one with that ETag. However it ends, from
+   * then on nobody writes into the buffer: its memory may be gone.
+   */
   read(range: RangeRead, signal: AbortSignal): Promise<void>;
   put(key: string, body: Uint8Array, signal: AbortSignal): Promise<{ etag: string }>;
   createUpload(key: string, signal: AbortSignal): Promise<string>;
