@@ -21,6 +21,7 @@ export interface ReaderAhead {
  * all data on its way: readers ask it before they read ahead, writers before the next part.
  */
 export class BufferPool {
+  readonly nowMs: () => number;
   readonly #limitBytes: number;
   readonly #readAheadBytes: number;
   readonly #readers = new Set<ReaderAhead>();
@@ -29,7 +30,8 @@ export class BufferPool {
   #usedBytes = 0;
   #idleBytes = 0;
 
-  constructor(limitBytes: number) {
+  constructor(limitBytes: number, nowMs = () => performance.now()) {
+    this.nowMs = nowMs;
     this.#limitBytes = limitBytes;
     const oneWindowBytes = Math.min(limitBytes / 2, WINDOW_BYTES_MAX);
     this.#readAheadBytes = Math.max(limitBytes * READ_AHEAD_SHARE, oneWindowBytes);
@@ -44,7 +46,7 @@ export class BufferPool {
    * count. A power of two, so that buffers of the same sizes come again.
    */
   get windowBytesMax(): number {
-    const sinceMs = performance.now() - READING_MS;
+    const sinceMs = this.nowMs() - READING_MS;
     let readers = 0;
     for (const { lastReadMs } of this.#readers) if (lastReadMs >= sinceMs) readers += 1;
     const shareBytes = this.#readAheadBytes / Math.max(1, readers);

@@ -49,7 +49,7 @@ export class ReadStream implements ReaderAhead {
       }
       this.#restart(offsetBytes);
     }
-    this.lastReadMs = performance.now();
+    this.lastReadMs = this.#source.pool.nowMs();
     this.#advance(endBytes);
     return this.#collect(offsetBytes, endBytes);
   }
