@@ -12,7 +12,7 @@ export interface FetchSource {
 
 interface Waiting {
   readonly neededBytes: number;
-  resolve(): void;
+  readonly resolve: () => void;
 }
 
 /**

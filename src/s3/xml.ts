@@ -13,10 +13,9 @@ const SLASH = 0x2f;
 const EXCLAMATION = 0x21;
 const QUESTION = 0x3f;
 /** What a listing is made of. */
-const PLAIN_NAMES = new Set([
-  ...["Contents", "Key", "LastModified", "ETag", "Size", "StorageClass", "Owner", "ID"],
-  ...["DisplayName", "ChecksumAlgorithm", "ChecksumType", "CommonPrefixes", "Prefix"],
-]);
+const PLAIN_NAMES = new Set(
+  "Contents Key LastModified ETag Size StorageClass Owner CommonPrefixes Prefix".split(" "),
+);
 
 /** An element of the few documents that S3 speaks: no attributes, no mixed content. */
 export class XmlElement {
