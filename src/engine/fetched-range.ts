@@ -10,6 +10,11 @@ export interface FetchSource {
   readonly etag: string;
 }
 
+interface Waiting {
+  readonly neededBytes: number;
+  readonly resolve: () => void;
+}
+
 /**
  * A range of an object while it arrives: readable from its start as far as it is filled.
  * INVARIANT: its memory goes back to the pool when nobody holds it and no bytes arrive any more.
@@ -20,7 +25,7 @@ export class FetchedRange {
   readonly #pool: BufferPool;
   readonly #buffer: Buffer;
   readonly #abort = new AbortController();
-  readonly #waiting = new Set<() => void>();
+  #waiting: Waiting[] = [];
   #filledBytes = 0;
   #failure: unknown;
   #holders = 2; // the window that wants it, and the fetch itself
@@ -41,20 +46,21 @@ export class FetchedRange {
     return this.#failure !== undefined;
   }
 
-  /** Lends the bytes up to `endBytes`, once they are here: give them back with release(). */
-  async borrow(fromBytes: number, toBytes: number): Promise<Buffer> {
-    const needed = toBytes - this.offsetBytes;
+  /** Its memory stays as it is until release(). */
+  hold(): void {
     this.#holders += 1;
-    while (this.#filledBytes < needed && this.#failure === undefined) {
+  }
+
+  /** The bytes, once they are here. Only for who holds it. */
+  async bytes(fromBytes: number, toBytes: number): Promise<Buffer> {
+    const neededBytes = toBytes - this.offsetBytes;
+    if (this.#filledBytes < neededBytes && this.#failure === undefined) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiting.add(resolve);
+      this.#waiting.push({ neededBytes, resolve });
       await promise;
     }
-    if (this.#filledBytes >= needed) {
-      return this.#buffer.subarray(fromBytes - this.offsetBytes, needed);
-    }
-    this.release();
-    throw this.#failure;
+    if (this.#filledBytes < neededBytes) throw this.#failure;
+    return this.#buffer.subarray(fromBytes - this.offsetBytes, neededBytes);
   }
 
   release(): void {
@@ -86,8 +92,13 @@ export class FetchedRange {
     this.release();
   }
 
+  /** Most arrivals are a fraction of what a reader waits for. */
   #wake(): void {
-    for (const resolve of this.#waiting) resolve();
-    this.#waiting.clear();
+    if (this.#waiting.length === 0) return;
+    this.#waiting = this.#waiting.filter(({ neededBytes, resolve }) => {
+      const waitsOn = neededBytes > this.#filledBytes && !this.failed;
+      if (!waitsOn) resolve();
+      return waitsOn;
+    });
   }
 }

@@ -6,6 +6,7 @@ import { checkName, childPathOf } from "./file-name.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 import { PosixFailure } from "./posix-failure.ts";
+import { SiblingRefresh } from "./sibling-refresh.ts";
 
 const LIST_PAGE_KEYS = 1000;
 const OPERATION_LIMIT_MS = 120_000;
@@ -20,12 +21,14 @@ export class Namespace {
   readonly #store: ObjectStore;
   readonly #table: InodeTable;
   readonly #options: NamespaceOptions;
+  readonly #siblings: SiblingRefresh;
   readonly #looking = new Map<string, Promise<Inode | undefined>>();
 
   constructor(store: ObjectStore, table: InodeTable, options: NamespaceOptions) {
     this.#store = store;
     this.#table = table;
     this.#options = options;
+    this.#siblings = new SiblingRefresh(table, (directory) => this.list(directory));
   }
 
   keyOf(path: string): string {
@@ -44,8 +47,14 @@ export class Namespace {
   lookup(path: string): Inode | undefined | Promise<Inode | undefined> {
     const known = this.#table.current(path);
     if (known?.upload !== undefined) return known;
-    if (known !== undefined && known.validUntilMs > Date.now()) return known;
-    return this.lookupFresh(path);
+    if (known === undefined) return this.lookupFresh(path);
+    if (known.validUntilMs > Date.now()) return known;
+    const refreshed = this.#siblings.refresh(known);
+    if (refreshed === undefined) return this.lookupFresh(path);
+    return refreshed.then(() => {
+      const isCurrent = this.#table.current(path) === known && known.validUntilMs > Date.now();
+      return isCurrent ? known : this.lookupFresh(path);
+    });
   }
 
   /** Asks S3 whatever we know. Callers for the same path at the same time share one answer. */

@@ -98,6 +98,30 @@ test("a reader at random that began at the start fetches little", async () => {
   await drained(pool);
 });
 
+test("readers at once share the memory to read ahead, and who remains gets it back", async () => {
+  let nowMs = 5000;
+  const pool = new BufferPool(128 * MIB, () => nowMs);
+  const streams = Array.from({ length: 8 }, () => {
+    const source = { store: new SlowStore(), pool, key: "k", etag: "e" };
+    return new ReadStream(source, OBJECT_BYTES, 8 * MIB);
+  });
+  let peakBytes = 0;
+  for (let at = 0; at < 16 * MIB; at += MIB) {
+    await Promise.all(streams.map((stream) => readAndCompare(stream, at, MIB)));
+    peakBytes = Math.max(peakBytes, pool.usedBytes);
+  }
+  // Each 4 MiB ahead, and behind it what the kernel may still ask for.
+  assert(peakBytes <= 8 * 11 * MIB, `${peakBytes / MIB} MiB`);
+  assert.equal(pool.windowBytesMax, 4 * MIB);
+  for (const stream of streams.slice(2)) stream.close();
+  assert.equal(pool.windowBytesMax, 16 * MIB);
+  nowMs += 1001; // the second one is open and reads no more
+  await readAndCompare(streams[0] as ReadStream, 16 * MIB, MIB);
+  assert.equal(pool.windowBytesMax, 32 * MIB);
+  for (const stream of streams) stream.close();
+  await drained(pool);
+});
+
 test("any mix of concurrent reads, failures and little memory gives right bytes or a failure", async () => {
   const read = fc.record({
     jump: fc.boolean(),

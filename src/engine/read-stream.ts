@@ -1,11 +1,10 @@
 import type { Buffer } from "node:buffer";
+import type { ReaderAhead } from "./buffer-pool.ts";
 import { FetchedRange } from "./fetched-range.ts";
 import type { FetchSource } from "./fetched-range.ts";
 
 /** What is read behind a seek that is not followed by a next read stays this small. */
 const FIRST_WINDOW_BYTES = 1 << 20;
-/** Four parts of the default size: more in flight is only more memory, not more speed. */
-const WINDOW_BYTES_MAX = 32 << 20;
 /** The kernel's parallel readahead arrives a little out of order. */
 const DISORDER_BYTES = 4 << 20;
 
@@ -23,13 +22,15 @@ const NOTHING: Lent = { chunks: [], release: () => undefined };
  * it moves the window there.
  * INVARIANT: ranges are adjacent and in order.
  */
-export class ReadStream {
+export class ReadStream implements ReaderAhead {
+  lastReadMs = 0;
   readonly #source: FetchSource;
   readonly #objectBytes: number;
   readonly #partSizeBytes: number;
   #ranges: FetchedRange[] = [];
   #windowBytes = FIRST_WINDOW_BYTES;
   #readEndBytes = 0;
+  #grownAtBytes = 0;
   #strayEndBytes = 0;
 
   constructor(source: FetchSource, objectBytes: number, partSizeBytes: number) {
@@ -48,6 +49,7 @@ export class ReadStream {
       }
       this.#restart(offsetBytes);
     }
+    this.lastReadMs = this.#source.pool.nowMs();
     this.#advance(endBytes);
     return this.#collect(offsetBytes, endBytes);
   }
@@ -55,6 +57,7 @@ export class ReadStream {
   close(): void {
     for (const range of this.#ranges) range.discard();
     this.#ranges = [];
+    this.#source.pool.removeReader(this);
   }
 
   get #windowStart(): number {
@@ -73,8 +76,10 @@ export class ReadStream {
 
   #restart(offsetBytes: number): void {
     this.close();
+    this.#source.pool.addReader(this);
     this.#windowBytes = FIRST_WINDOW_BYTES;
     this.#readEndBytes = offsetBytes;
+    this.#grownAtBytes = offsetBytes;
     this.#extend(offsetBytes, offsetBytes + FIRST_WINDOW_BYTES);
   }
 
@@ -88,37 +93,42 @@ export class ReadStream {
     this.#strayEndBytes = endBytes;
     const range = new FetchedRange(this.#source, offsetBytes, endBytes - offsetBytes);
     try {
-      const chunk = await range.borrow(offsetBytes, endBytes);
-      return { chunks: [chunk], release: () => range.release() };
-    } finally {
+      const chunk = await range.bytes(offsetBytes, endBytes);
+      return { chunks: [chunk], release: () => range.discard() };
+    } catch (error) {
       range.discard();
+      throw error;
     }
   }
 
-  /** The reader has come to `endBytes`: fetch ahead of it, let go of what lies behind. */
+  /** The reader has come to `endBytes`: let go of what lies behind, fetch ahead of it. */
   #advance(endBytes: number): void {
     this.#readEndBytes = Math.max(this.#readEndBytes, endBytes);
-    const aheadBytes = this.#windowEnd - this.#readEndBytes;
-    if (aheadBytes < this.#windowBytes / 2) {
-      this.#windowBytes = Math.min(this.#windowBytes * 2, WINDOW_BYTES_MAX);
-      this.#extend(this.#windowEnd, this.#readEndBytes + this.#windowBytes);
-    }
     while (this.#ranges.length > 1) {
       const [first] = this.#ranges;
       if (first === undefined || first.endBytes > this.#readEndBytes - DISORDER_BYTES) break;
       this.#ranges.shift();
       first.discard();
     }
+    if (this.#readEndBytes - this.#grownAtBytes >= this.#windowBytes / 2) this.#grow();
+    this.#extend(this.#windowEnd, this.#readEndBytes + this.#windowBytes);
+  }
+
+  /** Others may have begun to read ahead meanwhile: then it does not grow but shrink. */
+  #grow(): void {
+    const boundBytes = Math.min(this.#windowBytes * 2, this.#source.pool.windowBytesMax);
+    this.#windowBytes = Math.max(boundBytes, FIRST_WINDOW_BYTES);
+    this.#grownAtBytes = this.#readEndBytes;
   }
 
   /** Adds ranges: what the reader waits for in any case, what lies ahead if there is room. */
-  #extend(fromBytes: number, wishedEndBytes: number): void {
-    const endBytes = Math.min(wishedEndBytes, this.#objectBytes);
+  #extend(fromBytes: number, endBytes: number): void {
     let at = fromBytes;
-    while (at < endBytes) {
+    while (at < this.#objectBytes) {
       const sizeBytes = Math.min(this.#nextRangeBytes(), this.#objectBytes - at);
       const wanted = at < this.#readEndBytes || this.#ranges.length === 0;
-      if (!wanted && !this.#source.pool.hasRoomFor(sizeBytes)) return;
+      const fits = at + sizeBytes <= endBytes && this.#source.pool.hasRoomFor(sizeBytes);
+      if (!wanted && !fits) return;
       this.#ranges.push(new FetchedRange(this.#source, at, sizeBytes));
       at += sizeBytes;
     }
@@ -126,7 +136,7 @@ export class ReadStream {
 
   /** Small at first, so that the first bytes come soon; then as large as the window has earned. */
   #nextRangeBytes(): number {
-    const share = Math.max(FIRST_WINDOW_BYTES, this.#windowBytes / 4);
+    const share = Math.max(FIRST_WINDOW_BYTES, this.#windowBytes / 2);
     return Math.min(this.#partSizeBytes, share);
   }
 
@@ -134,27 +144,20 @@ export class ReadStream {
     const ranges = this.#ranges.filter(
       (range) => range.offsetBytes < endBytes && range.endBytes > offsetBytes,
     );
-    const borrowed = await Promise.allSettled(
-      ranges.map((range) =>
-        range.borrow(Math.max(offsetBytes, range.offsetBytes), Math.min(endBytes, range.endBytes)),
-      ),
-    );
-    const chunks: Buffer[] = [];
-    const held: FetchedRange[] = [];
-    const failures: unknown[] = [];
-    for (const [index, result] of borrowed.entries()) {
-      const range = ranges[index];
-      if (result.status === "rejected") failures.push(result.reason);
-      else if (range !== undefined) {
-        chunks.push(result.value);
-        held.push(range);
-      }
-    }
+    for (const range of ranges) range.hold();
     const release = () => {
-      for (const range of held) range.release();
+      for (const range of ranges) range.release();
     };
-    if (failures.length === 0) return { chunks, release };
-    release();
-    throw failures[0];
+    try {
+      const chunks: Buffer[] = [];
+      for (const range of ranges) {
+        const fromBytes = Math.max(offsetBytes, range.offsetBytes);
+        chunks.push(await range.bytes(fromBytes, Math.min(endBytes, range.endBytes)));
+      }
+      return { chunks, release };
+    } catch (error) {
+      release();
+      throw error;
+    }
   }
 }

@@ -14,9 +14,10 @@ const FOPEN_KEEP_CACHE = 1 << 1;
 const FOPEN_NOFLUSH = 1 << 5;
 const NAME_BYTES_MAX = 255;
 
+/** Into fresh memory: what is zero is there already. */
 export function writeUint64(bytes: Buffer, value: number, offset: number): void {
   bytes.writeUInt32LE(value % 0x1_0000_0000, offset);
-  bytes.writeUInt32LE(Math.floor(value / 0x1_0000_0000), offset + 4);
+  if (value > 0xffff_ffff) bytes.writeUInt32LE(Math.floor(value / 0x1_0000_0000), offset + 4);
 }
 
 /** `error` is positive here; the wire wants it negative. */
@@ -43,7 +44,7 @@ export function encodeAbsentEntry(validMs: number): Buffer {
 
 export function writeEntry(bytes: Buffer, at: number, { attributes, validMs }: Entry): void {
   writeUint64(bytes, attributes.nodeid, at);
-  writeUint64(bytes, 0, at + 8); // generation: nodeids are never used twice
+  // The generation stays 0: nodeids are never used twice.
   writeValidity(bytes, validMs, at + 16, at + 32);
   writeValidity(bytes, validMs, at + 24, at + 36);
   writeAttributes(bytes, at + 40, attributes);
@@ -104,7 +105,5 @@ function writeAttributes(bytes: Buffer, at: number, attributes: Attributes): voi
   bytes.writeUInt32LE(directory ? 2 : 1, at + 64);
   bytes.writeUInt32LE(attributes.uid, at + 68);
   bytes.writeUInt32LE(attributes.gid, at + 72);
-  bytes.writeUInt32LE(0, at + 76); // rdev
   bytes.writeUInt32LE(PREFERRED_IO_BYTES, at + 80);
-  bytes.writeUInt32LE(0, at + 84); // flags
 }

@@ -1,9 +1,6 @@
 import { Failure } from "../base/failure.ts";
-import { parse } from "../base/parse.ts";
-import { ControlMessage } from "./control-messages.ts";
-import type { EngineMessage } from "./control-messages.ts";
-
-export type Start = Extract<ControlMessage, { do: "start" }>;
+import { readControlMessage } from "./control-messages.ts";
+import type { EngineMessage, Start } from "./control-messages.ts";
 
 export interface Control {
   readonly started: Promise<Start>;
@@ -16,7 +13,7 @@ export function listen(): Control {
   const finishing = Promise.withResolvers<"finish">();
   process.on("message", (input: unknown) => {
     try {
-      const message = parse(ControlMessage, input);
+      const message = readControlMessage(input);
       if (message.do === "start") return started.resolve(message);
       if (message.do === "ask") return void tell({ did: "alive" });
       started.reject(new Failure("refused", "told to finish before it began"));

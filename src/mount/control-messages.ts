@@ -1,35 +1,87 @@
-import * as z from "zod";
+import { Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
 
+export interface Start {
+  readonly do: "start";
+  readonly fuseFd: number;
+  readonly slotsFd: number;
+  readonly journalFd: number;
+  readonly spoolFd: number;
+  /** An earlier engine has served this connection: go on where it ended. */
+  readonly resume: boolean;
+  readonly mountedByUs: boolean;
+  /** Null: requests are not signed. `find`: where users keep them. */
+  readonly credentials: Keys | null | "find";
+}
+
+interface Keys {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken?: string | undefined;
+}
+
 /** What the mounter tells its engine over the ipc channel. */
-export const ControlMessage = z.discriminatedUnion("do", [
-  z.strictObject({
-    do: z.literal("start"),
-    fuseFd: z.int().min(0),
-    slotsFd: z.int().min(0),
-    journalFd: z.int().min(0),
-    spoolFd: z.int().min(0),
-    /** An earlier engine has served this connection: go on where it ended. */
-    resume: z.boolean(),
-    mountedByUs: z.boolean(),
-    credentials: z.union([
-      z.strictObject({
-        accessKeyId: z.string().min(1),
-        secretAccessKey: z.string().min(1),
-        sessionToken: z.string().min(1).optional(),
-      }),
-      z.literal("find"),
-      z.null(),
-    ]),
-  }),
+export type ControlMessage =
+  | Start
   /** Is it still there? */
-  z.strictObject({ do: z.literal("ask") }),
-  z.strictObject({ do: z.literal("finish") }),
-]);
-export type ControlMessage = z.infer<typeof ControlMessage>;
+  | { readonly do: "ask" }
+  | { readonly do: "finish" };
 
 /** What the engine tells its mounter. */
 export type EngineMessage =
   | { readonly did: "ready" | "alive" }
   | { readonly did: "failed"; readonly kind: FailureKind; readonly message: string }
   | { readonly did: "finished" };
+
+/**
+ * Our own parent's words, checked by hand: applications wait while an engine starts, and loading
+ * zod for two messages would be a third of that time.
+ */
+export function readControlMessage(input: unknown): ControlMessage {
+  const message = recordOf("the message", input);
+  if (message["do"] === "finish" || message["do"] === "ask") return { do: message["do"] };
+  if (message["do"] !== "start") throw wrong("do", '"start", "ask" or "finish"');
+  const { credentials, resume, mountedByUs } = message;
+  const fds = {
+    fuseFd: descriptorOf("fuseFd", message),
+    slotsFd: descriptorOf("slotsFd", message),
+    journalFd: descriptorOf("journalFd", message),
+    spoolFd: descriptorOf("spoolFd", message),
+  };
+  if (typeof resume !== "boolean") throw wrong("resume", "true or false");
+  if (typeof mountedByUs !== "boolean") throw wrong("mountedByUs", "true or false");
+  const start = { do: "start", ...fds, resume, mountedByUs } as const;
+  const isWord = credentials === null || credentials === "find";
+  return { ...start, credentials: isWord ? credentials : readKeys(credentials) };
+}
+
+function readKeys(input: unknown): Keys {
+  const { accessKeyId, secretAccessKey, sessionToken } = recordOf("credentials", input);
+  return {
+    accessKeyId: textOf("credentials.accessKeyId", accessKeyId),
+    secretAccessKey: textOf("credentials.secretAccessKey", secretAccessKey),
+    sessionToken:
+      sessionToken === undefined ? undefined : textOf("credentials.sessionToken", sessionToken),
+  };
+}
+
+function descriptorOf(name: string, message: Readonly<Record<string, unknown>>): number {
+  const fd = message[name];
+  if (typeof fd === "number" && Number.isSafeInteger(fd) && fd >= 0) return fd;
+  throw wrong(name, "a descriptor");
+}
+
+function recordOf(what: string, input: unknown): Readonly<Record<string, unknown>> {
+  if (typeof input !== "object" || input === null) throw wrong(what, "an object");
+  return { ...input };
+}
+
+function textOf(what: string, input: unknown): string {
+  if (typeof input !== "string" || input === "") throw wrong(what, "a text that is not empty");
+  return input;
+}
+
+/** Without the value: it may be a secret. */
+function wrong(what: string, right: string): Failure {
+  return new Failure("invalid", `from the mounter: ${what} must be ${right}`);
+}

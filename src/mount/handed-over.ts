@@ -5,7 +5,7 @@ import { fixedCredentials } from "../s3/credentials.ts";
 import type { CredentialSource } from "../s3/credentials.ts";
 import { openBucket } from "./bucket-store.ts";
 import { listen, tell } from "./control-channel.ts";
-import type { Start } from "./control-channel.ts";
+import type { Start } from "./control-messages.ts";
 import { openDurableMemory } from "./durable-memory.ts";
 import { findCredentials } from "./find-credentials.ts";
 import type { MountOptions } from "./mount-options.ts";

@@ -1,7 +1,8 @@
 import * as z from "zod";
 import type { Environment, Flags } from "../base/flags.ts";
 import { Mounter } from "../mounter/mounter.ts";
-import { LOG_FLAGS, endWith, readSettings } from "./role.ts";
+import { endWith } from "./end-with.ts";
+import { LOG_FLAGS, readSettings } from "./role.ts";
 
 const FLAGS = {
   comm: {

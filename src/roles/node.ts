@@ -14,7 +14,8 @@ import { registrationService } from "../node/registration.ts";
 import { SourceMounts } from "../node/source-mounts.ts";
 import { Volumes } from "../node/volumes.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { CLUSTER_FLAGS, LOG_FLAGS, endWith, runRole } from "./role.ts";
+import { endWith } from "./end-with.ts";
+import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
 
 const FLAGS = {

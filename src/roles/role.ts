@@ -5,7 +5,6 @@ import type { ConfigOf, Environment, Flags } from "../base/flags.ts";
 import { LOG_LEVELS, createLog } from "../base/log.ts";
 import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
-import { exitNow } from "../sys/exit-now.ts";
 import { MOUNTPOINT_NAMESPACE_DEFAULT } from "../volume/names.ts";
 
 export const LOG_FLAGS = {
@@ -73,16 +72,4 @@ export async function runRole<F extends Flags>(
   }
   log.info("ended");
   return 0;
-}
-
-/**
- * Ends the process, for roles that keep threads in system calls which only the kernel ends: Node's
- * own exit would wait for them. What was printed is out before.
- */
-export async function endWith(status: number): Promise<never> {
-  for (const stream of [process.stdout, process.stderr]) {
-    await new Promise((resolve) => void stream.write("", resolve));
-  }
-  exitNow(status);
-  throw new Error("_exit(2) came back");
 }

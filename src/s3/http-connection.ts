@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
 import net from "node:net";
-import tls from "node:tls";
 import type { Failure } from "../base/failure.ts";
 import { authorizationLine, proxyName } from "./http-proxy.ts";
 import type { HttpProxy } from "./http-proxy.ts";
@@ -66,9 +65,9 @@ export class HttpConnection {
     const plain = { host: peer.host, port: peer.port, onread };
     if (tunnel !== undefined) {
       // Node takes no buffers of ours here: these bytes are copied once more.
-      this.#socket = tls.connect({ ...secured, socket: tunnel });
+      this.#socket = loadTls().connect({ ...secured, socket: tunnel });
       this.#socket.on("data", (bytes: Buffer) => this.#onRead(bytes.length, bytes));
-    } else if (peer.tls) this.#socket = tls.connect({ ...plain, ...secured });
+    } else if (peer.tls) this.#socket = loadTls().connect({ ...plain, ...secured });
     else this.#socket = net.connect(plain);
     this.#socket.setNoDelay(true);
     this.#socket.setTimeout(origin.connectTimeoutMs);
@@ -174,4 +173,9 @@ export class HttpConnection {
     this.#exchange = undefined;
     exchange?.reject(this.#broken);
   }
+}
+
+/** Only where it is spoken: loading it takes longer than all of this program. */
+function loadTls() {
+  return process.getBuiltinModule("node:tls");
 }

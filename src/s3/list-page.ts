@@ -36,6 +36,7 @@ function readObject(element: XmlElement, decode: (text: string) => string): List
 }
 
 export function urlDecode(text: string): string {
+  if (!/[%+]/.test(text)) return text;
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {

@@ -45,7 +45,10 @@ export interface UploadedPart {
 
 /** Where the contents of objects come from. */
 export interface ObjectReader {
-  /** Fails with `stale` when the object is no longer the one with that ETag. */
+  /**
+   * Fails with `stale` when the object is no longer the one with that ETag. However it ends, from
+   * then on nobody writes into the buffer: its memory may be gone.
+   */
   read(range: RangeRead, signal: AbortSignal): Promise<void>;
 }
 

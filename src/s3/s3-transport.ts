@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { Failure } from "../base/failure.ts";
 import type { CredentialSource } from "./credentials.ts";
 import { HttpPool } from "./http-pool.ts";
@@ -14,6 +14,7 @@ import {
   Signer,
   UNSIGNED_PAYLOAD,
 } from "./sign.ts";
+import type { Signable } from "./sign.ts";
 
 export interface TransportOptions {
   readonly location: S3Location;
@@ -63,7 +64,7 @@ export class S3Transport {
       {
         method: request.method,
         target: query === "" ? path : `${path}?${query}`,
-        headers: this.#headersOf(request, path, signer),
+        headers: this.#headersOf(request, { path, query }, signer),
         body: request.body === undefined ? [] : [request.body],
         responseTarget: request.target,
         silenceLimitMs,
@@ -83,7 +84,11 @@ export class S3Transport {
     this.#pool.close();
   }
 
-  #headersOf(request: S3Request, path: string, signer: Signer | undefined) {
+  #headersOf(
+    request: S3Request,
+    sent: Pick<Signable, "path" | "query">,
+    signer: Signer | undefined,
+  ) {
     const { location, extraHeaders, userAgent } = this.#options;
     const headers: Record<string, string> = {
       host: location.hostHeader,
@@ -96,14 +101,8 @@ export class S3Transport {
       headers["content-length"] = String(body?.length ?? 0);
     }
     if (signer === undefined) return headers;
-    const signable = {
-      method,
-      path,
-      query: request.query ?? [],
-      headers,
-      payloadSha256: this.#payloadHash(body),
-    };
-    return signer.sign(signable, Date.now());
+    const payloadSha256 = this.#payloadHash(body);
+    return signer.sign({ method, ...sent, headers, payloadSha256 }, Date.now());
   }
 
   /** A signer keeps the day's key of its credentials: others need another one. */
@@ -124,7 +123,7 @@ export class S3Transport {
   #payloadHash(body: Uint8Array | undefined): string {
     if (body === undefined || body.length === 0) return EMPTY_PAYLOAD_SHA256;
     if (!this.#options.signsPayload) return UNSIGNED_PAYLOAD;
-    return createHash("sha256").update(body).digest("hex");
+    return hash("sha256", body);
   }
 
   #subjectOf(request: S3Request): string {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Secret } from "../base/secret.ts";
-import { EMPTY_PAYLOAD_SHA256, encodeKey, Signer } from "./sign.ts";
+import { canonicalQuery, EMPTY_PAYLOAD_SHA256, encodeKey, Signer } from "./sign.ts";
 
 // The examples of the public documentation of Signature Version 4 for S3.
 const signer = new Signer(
@@ -25,7 +25,8 @@ const cases: [name: string, method: string, path: string, query: [string, string
 for (const [name, method, path, query, headers, signature] of cases) {
   test(`${name} is signed as documented`, () => {
     const payloadSha256 = EMPTY_PAYLOAD_SHA256;
-    const signed = signer.sign({ method, path, query, headers, payloadSha256 }, nowMs);
+    const request = { method, path, query: canonicalQuery(query), headers, payloadSha256 };
+    const signed = signer.sign(request, nowMs);
     assert.equal(signed["authorization"]?.split("Signature=")[1], signature);
   });
 }

@@ -1,14 +1,15 @@
-import { createHash, createHmac } from "node:crypto";
+import { createHmac, hash } from "node:crypto";
 import type { Credentials } from "./credentials.ts";
 
 export const UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD";
-export const EMPTY_PAYLOAD_SHA256 = createHash("sha256").digest("hex");
+export const EMPTY_PAYLOAD_SHA256 = hash("sha256", "");
 
 export interface Signable {
   readonly method: string;
   /** Percent-encoded already: S3 signs the path as it is sent. */
   readonly path: string;
-  readonly query: readonly (readonly [name: string, value: string])[];
+  /** As canonicalQuery() gives it, and as it is sent. */
+  readonly query: string;
   /** Lower-case names, `host` among them; all of them are signed. */
   readonly headers: Readonly<Record<string, string>>;
   readonly payloadSha256: string;
@@ -18,6 +19,8 @@ export interface Signable {
 export class Signer {
   readonly credentials: Credentials;
   readonly #region: string;
+  #second = -1;
+  #time = "";
   #day = "";
   #dayKey: Buffer = Buffer.alloc(0);
 
@@ -28,7 +31,7 @@ export class Signer {
 
   /** All headers to send: the given ones and those that the signature adds. */
   sign(request: Signable, nowMs: number): Record<string, string> {
-    const time = amzTime(nowMs);
+    const time = this.#timeOf(nowMs);
     const headers: Record<string, string> = {
       ...request.headers,
       "x-amz-content-sha256": request.payloadSha256,
@@ -41,19 +44,26 @@ export class Signer {
     const canonical = [
       request.method,
       request.path,
-      canonicalQuery(request.query),
+      request.query,
       ...names.map((name) => `${name}:${canonicalValue(headers[name] ?? "")}`),
       "",
       names.join(";"),
       request.payloadSha256,
     ].join("\n");
-    const toSign = ["AWS4-HMAC-SHA256", time, scope, sha256(canonical)].join("\n");
+    const toSign = ["AWS4-HMAC-SHA256", time, scope, hash("sha256", canonical)].join("\n");
     const signature = hmac(this.#keyOf(time.slice(0, 8)), toSign).toString("hex");
     const credential = `${this.credentials.accessKeyId}/${scope}`;
     headers["authorization"] =
       `AWS4-HMAC-SHA256 Credential=${credential}, SignedHeaders=${names.join(";")}, ` +
       `Signature=${signature}`;
     return headers;
+  }
+
+  #timeOf(nowMs: number): string {
+    const second = Math.floor(nowMs / 1000);
+    if (second !== this.#second) this.#time = amzTime(nowMs);
+    this.#second = second;
+    return this.#time;
   }
 
   #keyOf(day: string): Buffer {
@@ -79,7 +89,7 @@ export function encodeKey(key: string): string {
   return key.split("/").map(percentEncode).join("/");
 }
 
-export function canonicalQuery(query: Signable["query"]): string {
+export function canonicalQuery(query: readonly (readonly [name: string, value: string])[]): string {
   return query
     .map(([name, value]) => [percentEncode(name), percentEncode(value)] as const)
     .toSorted(([left], [right]) => (left < right ? -1 : 1))
@@ -94,10 +104,6 @@ function canonicalValue(value: string): string {
 /** 20260131T235959Z */
 function amzTime(nowMs: number): string {
   return new Date(nowMs).toISOString().replace(/[-:]|\.\d{3}/g, "");
-}
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
 }
 
 function hmac(key: string | Buffer, text: string): Buffer {

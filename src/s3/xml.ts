@@ -9,6 +9,14 @@ const NAMED: Readonly<Record<string, string>> = {
   apos: "'",
 };
 
+const SLASH = 0x2f;
+const EXCLAMATION = 0x21;
+const QUESTION = 0x3f;
+/** What a listing is made of. */
+const PLAIN_NAMES = new Set(
+  "Contents Key LastModified ETag Size StorageClass Owner CommonPrefixes Prefix".split(" "),
+);
+
 /** An element of the few documents that S3 speaks: no attributes, no mixed content. */
 export class XmlElement {
   readonly name: string;
@@ -24,7 +32,8 @@ export class XmlElement {
   }
 
   child(name: string): XmlElement | undefined {
-    return this.children.find((child) => child.name === name);
+    for (const child of this.children) if (child.name === name) return child;
+    return undefined;
   }
 
   /** The text of a direct child; undefined when there is no such child. */
@@ -57,6 +66,9 @@ export function readXml(source: string): XmlElement {
 
 /** Reads what begins with `<` and returns the position behind it. */
 function readMarkup(source: string, at: number, open: XmlElement[]): number {
+  const next = source.charCodeAt(at + 1);
+  if (next === SLASH) return closeElement(source, at, open);
+  if (next !== EXCLAMATION && next !== QUESTION) return openElement(source, at, open);
   if (source.startsWith("<!--", at)) return skipPast(source, "-->", at + 4);
   if (source.startsWith("<![CDATA[", at)) {
     const end = skipPast(source, "]]>", at);
@@ -64,24 +76,31 @@ function readMarkup(source: string, at: number, open: XmlElement[]): number {
     if (top !== undefined) top.text += source.slice(at + 9, end - 3);
     return end;
   }
-  if (source.startsWith("<?", at)) return skipPast(source, "?>", at);
-  if (source.startsWith("<!", at)) return skipPast(source, ">", at);
+  return skipPast(source, next === QUESTION ? "?>" : ">", at);
+}
+
+function openElement(source: string, at: number, open: XmlElement[]): number {
   const end = skipPast(source, ">", at);
-  readTag(source.slice(at + 1, end - 1), open);
+  if (open.length > DEPTH_MAX) throw malformed("nested too deep");
+  const element = new XmlElement(nameIn(source.slice(at + 1, end - 1)));
+  open.at(-1)?.children.push(element);
+  if (source.charCodeAt(end - 2) !== SLASH) open.push(element);
   return end;
 }
 
-function readTag(tag: string, open: XmlElement[]): void {
-  const name = /^\/?([^\s/]+)/.exec(tag)?.[1]?.replace(/^.*:/, "");
+function closeElement(source: string, at: number, open: XmlElement[]): number {
+  const end = skipPast(source, ">", at);
+  const name = nameIn(source.slice(at + 2, end - 1));
+  if (open.length === 1 || open.pop()?.name !== name) throw malformed(`unexpected </${name}>`);
+  return end;
+}
+
+/** Most tags are nothing but a name; the search for more is what a listing's time went into. */
+function nameIn(tag: string): string {
+  if (PLAIN_NAMES.has(tag)) return tag;
+  const name = /^[^\s/]+/.exec(tag)?.[0].replace(/^.*:/, "");
   if (name === undefined) throw malformed("a tag without a name");
-  if (tag.startsWith("/")) {
-    if (open.length === 1 || open.pop()?.name !== name) throw malformed(`unexpected </${name}>`);
-    return;
-  }
-  if (open.length > DEPTH_MAX) throw malformed("nested too deep");
-  const element = new XmlElement(name);
-  open.at(-1)?.children.push(element);
-  if (!tag.endsWith("/")) open.push(element);
+  return name;
 }
 
 function skipPast(source: string, mark: string, from: number): number {
@@ -92,6 +111,9 @@ function skipPast(source: string, mark: string, from: number): number {
 
 function unescape(text: string): string {
   if (!text.includes("&")) return text;
+  // By far the most: the quotes around an ETag.
+  const plain = text.replaceAll("&quot;", '"').replaceAll("&#34;", '"');
+  if (!plain.includes("&")) return plain;
   return text.replace(/&(#x[0-9a-fA-F]{1,6}|#\d{1,7}|[a-z]{1,5});/g, (whole, code: string) => {
     if (!code.startsWith("#")) return NAMED[code] ?? whole;
     const point = code.startsWith("#x")

@@ -118,7 +118,9 @@ export class Supervisor {
         return true;
       } catch (error) {
         this.#engine.kill();
-        const failed = this.#causeOf(await this.#engine.ended);
+        const next = await this.#engine.ended;
+        if (next.orderly && this.#finishing.signal.aborted) return true; // it had nothing to serve
+        const failed = this.#causeOf(next);
         const reason = error instanceof Error ? error.message : failed;
         const hopeless = error instanceof Failure && error.kind === "invalid";
         if (hopeless || performance.now() - diedMs > giveUpAfterMs) {
