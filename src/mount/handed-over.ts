@@ -22,6 +22,8 @@ export async function runHandedOver(
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
   const start = await control.started;
   const { fuseFd, slotsFd, mountedByUs, resume } = start;
+  const idle = resume ? [] : options.idle; // once is enough
+  for (const option of idle) log.warn({ option }, "option without effect");
   const credentials = credentialsOf(start.credentials, options, env);
   const bucket = await openBucket(options, credentials, { isKnownToWork: resume, log });
   const memory = openDurableMemory(start, options);

@@ -42,12 +42,11 @@ async function run(
   env: Environment,
 ): Promise<number> {
   if (process.send === undefined) {
-    const log = createLog(options.logLevel, { role: "mount" }, undefined);
+    const log = createLog(options.logLevel, { role: "mount" }, logFileOf(options));
     const { runStandalone } = await import("./standalone.ts");
     return runStandalone(options, argv, env, log);
   }
   const log = createLog(options.logLevel, { role: "engine" }, logFileOf(options));
-  for (const option of options.idle) log.warn({ option }, "option without effect");
   const { runHandedOver } = await import("./handed-over.ts");
   return runHandedOver(options, env, log);
 }
