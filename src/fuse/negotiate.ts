@@ -59,15 +59,17 @@ export function negotiate(body: Buffer, { idmap }: { readonly idmap: boolean }):
   const flags2 = extended ? (body.readUInt32LE(16) & wanted2) >>> 0 : 0;
   const agreed = { minor: Math.min(minor, OUR_MINOR), flags, flags2 };
   return {
-    bytes: encodeInit(agreed, Math.min(body.readUInt32LE(8), WRITE_BYTES_MAX)),
+    bytes: encodeInit(agreed),
     negotiated: agreed,
   };
 }
 
-function encodeInit(agreed: Negotiated, readAheadBytes: number): Buffer {
+function encodeInit(agreed: Negotiated): Buffer {
   const bytes = encodeVersion();
   bytes.writeUInt32LE(agreed.minor, 4);
-  bytes.writeUInt32LE(readAheadBytes, 8);
+  // Not what the kernel proposed: it takes the smaller of this and what was set for the device,
+  // and its proposal is older than that.
+  bytes.writeUInt32LE(WRITE_BYTES_MAX, 8);
   bytes.writeUInt32LE(agreed.flags, 12);
   bytes.writeUInt16LE(BACKGROUND_MAX, 16);
   bytes.writeUInt16LE((BACKGROUND_MAX * 3) / 4, 18); // congestion_threshold

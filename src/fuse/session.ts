@@ -9,7 +9,7 @@ import type { Leftover, Slot, Slots } from "./slots.ts";
 /** Each outstanding read(2) occupies one thread of the pool for as long as nothing happens. */
 export const DEVICE_READERS = 4;
 /** Below this a hop to another thread costs more than the copy itself. */
-const SYNC_REPLY_BYTES_MAX = 64 * 1024;
+const SYNC_REPLY_BYTES_MAX = 4 << 20;
 
 const READ_AGAIN = new Set(["EAGAIN", "EINTR", "ENOENT", "EIO"]);
 

@@ -41,8 +41,6 @@ export async function runStandalone(
     if (!(error instanceof Failure)) throw error;
     return exitStatusOf(error.kind); // the engine has said why
   }
-  const device = directory === undefined ? undefined : mountAt(readMounts(), directory)?.device;
-  if (device !== undefined) raiseReadAhead(device, READ_AHEAD_KIB);
   log.info({ bucket: options.bucket, directory: options.directory }, "mounted");
   await Promise.race([asked, supervisor.ended]);
   if (directory !== undefined) leave(directory);
@@ -65,6 +63,9 @@ function attach(fuseFd: number, options: MountOptions): string {
     const directory = realpathSync(options.directory);
     const { readOnly } = options.engine;
     mountFuse(fuseFd, directory, { readOnly, source: `s3csi:${options.bucket}` });
+    // Before the engine comes: a file keeps what was set when it was opened.
+    const device = mountAt(readMounts(), directory)?.device;
+    if (device !== undefined) raiseReadAhead(device, READ_AHEAD_KIB);
     return directory;
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);

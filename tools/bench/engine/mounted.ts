@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { mkdtemp, rmdir } from "node:fs/promises";
+import { mkdtemp, rmdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { unmount } from "../../../src/sys/fuse-mount.ts";
@@ -64,6 +64,7 @@ export class Mounted implements AsyncDisposable {
       if (performance.now() > deadlineMs) throw new Error(`${this.#name} does not mount`);
       await delay(2);
     }
+    await stat(this.directory); // it is there before anybody serves it
   }
 
   use(): Promise<Use> {
