@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { createLog } from "../base/log.ts";
+import { createLog } from "../base/pino-log.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import type { RangeRead } from "../s3/object-store.ts";
 import { CacheDirectory } from "./cache-directory.ts";

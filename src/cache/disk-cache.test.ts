@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import * as fc from "fast-check";
 import { Failure } from "../base/failure.ts";
-import { createLog } from "../base/log.ts";
+import { createLog } from "../base/pino-log.ts";
 import { CacheDirectory } from "./cache-directory.ts";
 import { DiskCache } from "./disk-cache.ts";
 import { BLOCK_BYTES, identify } from "./piece-file.ts";

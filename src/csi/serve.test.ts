@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { createLog } from "../base/log.ts";
+import { createLog } from "../base/pino-log.ts";
 import { Identity } from "./gen/csi_pb.ts";
 import { serve } from "./serve.ts";
 

@@ -4,7 +4,7 @@ import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { createClient } from "@connectrpc/connect";
 import { Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
-import { createLog } from "../base/log.ts";
+import { createLog } from "../base/pino-log.ts";
 import { Identity } from "./gen/csi_pb.ts";
 import { failuresToStatus } from "./status.ts";
 

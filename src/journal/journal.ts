@@ -1,6 +1,7 @@
 import type { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
 import type { JournalRecord } from "./record.ts";
+import type { SharedMemory } from "./shared-memory.ts";
 
 /** Raised one release after its readers have shipped: we read this one and the next. */
 const FORMAT = 1;
@@ -10,6 +11,8 @@ const HEADER_BYTES = 4096;
 const WORD = { MAGIC: 0, FORMAT: 1, EPOCH: 2, ACTIVE: 3, AREA_BYTES: 4, TAILS: 5 } as const;
 /** What one turn of the engine may note before the next compaction. */
 const RESERVE_SHARE = 1 / 8;
+/** Areas are mapped as far as they are used: doubled from here. */
+const FIRST_WINDOW_BYTES = 1 << 20;
 
 export interface JournalOptions {
   /** Another engine has taken over: nothing may be written any more. */
@@ -23,8 +26,13 @@ export function journalBytes(areaBytes: number): number {
 }
 
 /** Whether an engine has begun this memory, so that another one can go on with it. */
-export function isJournal(memory: Buffer): boolean {
-  return memory.length >= HEADER_BYTES && memory.readInt32LE(WORD.MAGIC * 4) === MAGIC;
+export function isJournal(memory: SharedMemory): boolean {
+  return memory.length >= HEADER_BYTES && headerOf(memory)[WORD.MAGIC] === MAGIC;
+}
+
+function headerOf(memory: SharedMemory): Int32Array {
+  const bytes = memory.subarray(0, HEADER_BYTES);
+  return new Int32Array(bytes.buffer, bytes.byteOffset, HEADER_BYTES / 4);
 }
 
 /**
@@ -33,7 +41,8 @@ export function isJournal(memory: Buffer): boolean {
  * area is nearly full the state is written to the other one, and one more store switches over.
  */
 export class Journal {
-  readonly #memory: Buffer;
+  readonly #memory: SharedMemory;
+  readonly #windows: [Buffer | undefined, Buffer | undefined] = [undefined, undefined];
   readonly #words: Int32Array;
   readonly #options: JournalOptions;
   readonly #areaBytes: number;
@@ -43,10 +52,10 @@ export class Journal {
   #end: number;
   #full = false;
 
-  private constructor(memory: Buffer, options: JournalOptions) {
+  private constructor(memory: SharedMemory, options: JournalOptions) {
     this.#memory = memory;
     this.#options = options;
-    this.#words = new Int32Array(memory.buffer, memory.byteOffset, HEADER_BYTES / 4);
+    this.#words = headerOf(memory);
     this.#areaBytes = this.#word(WORD.AREA_BYTES);
     // Whoever finds a higher epoch than his own knows that he is no longer the one.
     this.#epoch = Atomics.add(this.#words, WORD.EPOCH, 1) + 1;
@@ -54,22 +63,23 @@ export class Journal {
     this.#end = this.#word(WORD.TAILS + this.#active);
   }
 
-  static begin(memory: Buffer, options: JournalOptions): Journal {
-    const words = new Int32Array(memory.buffer, memory.byteOffset, HEADER_BYTES / 4);
+  static begin(memory: SharedMemory, options: JournalOptions): Journal {
+    const words = headerOf(memory);
     words.fill(0);
     words[WORD.FORMAT] = FORMAT;
-    words[WORD.AREA_BYTES] = Math.floor((memory.length - HEADER_BYTES) / 2);
+    words[WORD.AREA_BYTES] = (memory.length - HEADER_BYTES) >> 1;
     Atomics.store(words, WORD.MAGIC, MAGIC);
     return new Journal(memory, options);
   }
 
   /** Refuses what it can't understand: to go on with half of the truth would lose data. */
-  static resume(memory: Buffer, options: JournalOptions) {
-    const format = memory.readInt32LE(WORD.FORMAT * 4);
+  static resume(memory: SharedMemory, options: JournalOptions) {
+    const words = headerOf(memory);
+    const format = words[WORD.FORMAT] ?? 0;
     if (!isJournal(memory) || (format !== FORMAT && format !== FORMAT + 1)) {
       throw new Failure("invalid", `a journal of format ${format}: this release reads ${FORMAT}`);
     }
-    const areaBytes = memory.readInt32LE(WORD.AREA_BYTES * 4);
+    const areaBytes = words[WORD.AREA_BYTES] ?? 0;
     if (areaBytes <= 0 || journalBytes(areaBytes) > memory.length) throw damaged("its size");
     const journal = new Journal(memory, options);
     return { journal, records: journal.#read() };
@@ -124,19 +134,31 @@ export class Journal {
     const roomBytes = this.#areaBytes - end;
     // A character of JavaScript has 3 bytes at most; asking for the exact size costs more.
     if (text.length * 3 > roomBytes) throw new Failure("busy", "the journal is full");
-    return end + this.#memory.write(text, this.#startOf(area) + end, "utf8");
+    const window = this.#windowOf(area, Math.min(end + text.length * 3, this.#areaBytes));
+    return end + window.write(text, end, "utf8");
   }
 
   #read(): JournalRecord[] {
-    const start = this.#startOf(this.#active);
     if (this.#end < 0 || this.#end > this.#areaBytes) throw damaged("its tail");
-    const lines = this.#memory.toString("utf8", start, start + this.#end).split("\n");
+    const window = this.#windowOf(this.#active, this.#end);
+    const lines = window.toString("utf8", 0, this.#end).split("\n");
     lines.pop(); // each line has its end
     try {
       return JSON.parse(`[${lines.join(",")}]`) as JournalRecord[];
     } catch {
       throw damaged("a record");
     }
+  }
+
+  #windowOf(area: number, neededBytes: number): Buffer {
+    const known = this.#windows[area];
+    if (known !== undefined && known.length >= neededBytes) return known;
+    let sizeBytes = FIRST_WINDOW_BYTES;
+    while (sizeBytes < neededBytes) sizeBytes *= 2;
+    const start = this.#startOf(area);
+    const window = this.#memory.subarray(start, start + Math.min(sizeBytes, this.#areaBytes));
+    this.#windows[area] = window;
+    return window;
   }
 
   #startOf(area: number): number {

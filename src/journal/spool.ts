@@ -1,5 +1,6 @@
 import type { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
+import type { SharedMemory } from "./shared-memory.ts";
 
 const PAGE_BYTES = 4096;
 /** Before a segment's data: how much of it is filled, in memory that survives with the data. */
@@ -11,19 +12,18 @@ export class Segment {
   readonly sizeBytes: number;
   readonly #memory: Buffer;
 
-  constructor(memory: Buffer, at: number, sizeBytes: number) {
+  constructor(memory: SharedMemory, at: number, sizeBytes: number) {
     this.at = at;
     this.sizeBytes = sizeBytes;
-    this.#memory = memory;
+    this.#memory = memory.subarray(at, at + extentOf(sizeBytes));
   }
 
   get filledBytes(): number {
-    return this.#memory.readUInt32LE(this.at);
+    return this.#memory.readUInt32LE(0);
   }
 
   get bytes(): Buffer {
-    const start = this.at + SEGMENT_HEADER_BYTES;
-    return this.#memory.subarray(start, start + this.filledBytes);
+    return this.#memory.subarray(SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES + this.filledBytes);
   }
 
   hasRoomFor(sizeBytes: number): boolean {
@@ -31,13 +31,13 @@ export class Segment {
   }
 
   clear(): void {
-    this.#memory.writeUInt32LE(0, this.at);
+    this.#memory.writeUInt32LE(0, 0);
   }
 
   append(data: Uint8Array): void {
     const filledBytes = this.filledBytes;
-    this.#memory.set(data, this.at + SEGMENT_HEADER_BYTES + filledBytes);
-    this.#memory.writeUInt32LE(filledBytes + data.length, this.at);
+    this.#memory.set(data, SEGMENT_HEADER_BYTES + filledBytes);
+    this.#memory.writeUInt32LE(filledBytes + data.length, 0);
   }
 }
 
@@ -56,14 +56,14 @@ const KEPT_BYTES = 4 << 20;
  * the journal alone. The lowest free place is taken, so that the same pages are used again.
  */
 export class Spool {
-  readonly #memory: Buffer;
+  readonly #memory: SharedMemory;
   readonly #options: SpoolOptions;
   /** In the order of their places. */
   readonly #used: Segment[] = [];
   #usedBytes = 0;
   #touchedBytes = 0;
 
-  constructor(memory: Buffer, options: SpoolOptions) {
+  constructor(memory: SharedMemory, options: SpoolOptions) {
     this.#memory = memory;
     this.#options = options;
   }

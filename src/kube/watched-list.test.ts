@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { createLog } from "../base/log.ts";
+import { createLog } from "../base/pino-log.ts";
 import { KubeClient } from "./kube-client.ts";
 import { PODS } from "./resource.ts";
 import { WatchedList } from "./watched-list.ts";

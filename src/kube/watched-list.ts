@@ -39,6 +39,7 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   readonly synced: Promise<void>;
   readonly #options: WatchedListOptions<Raw, T>;
   readonly #log: Log;
+  readonly #watch: string;
   readonly #backOff: BackOff;
   readonly #listeners = new Set<ChangeListener<T>>();
   readonly #resolveSynced: () => void;
@@ -47,7 +48,8 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
 
   constructor(options: WatchedListOptions<Raw, T>) {
     this.#options = options;
-    this.#log = options.log.child({ watch: options.resource.plural });
+    this.#log = options.log;
+    this.#watch = options.resource.plural;
     this.#backOff = new BackOff(options.backOffMs ?? BACK_OFF_FIRST_MS, BACK_OFF_MAX_MS);
     const { promise, resolve } = Promise.withResolvers<void>();
     this.synced = promise;
@@ -106,7 +108,8 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
     const away = kind === "remote" || kind === "timeout" || kind === "busy";
     if (!away || this.#backOff.failures >= FAULTS_BEFORE_RELIST) this.#version = undefined;
     const level = kind === "stale" ? "info" : "warn";
-    this.#log[level]({ kind, err: message, attempt: this.#backOff.failures }, "watch interrupted");
+    const attempt = this.#backOff.failures;
+    this.#log[level]({ watch: this.#watch, kind, err: message, attempt }, "watch interrupted");
   }
 
   async #relist(signal: AbortSignal): Promise<string> {
@@ -120,7 +123,7 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
       for (const raw of page.items) this.#keep(entries, raw);
     }
     this.#replace(entries);
-    this.#log.debug({ kept: entries.size }, "listed");
+    this.#log.debug({ watch: this.#watch, kept: entries.size }, "listed");
     this.#resolveSynced();
     return page.metadata.resourceVersion;
   }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
-import { createLog } from "../base/log.ts";
+import { createLog } from "../base/pino-log.ts";
 import { WorkQueue } from "./work-queue.ts";
 import type { WorkQueueOptions } from "./work-queue.ts";
 

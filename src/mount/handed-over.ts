@@ -3,6 +3,8 @@ import type { Log } from "../base/log.ts";
 import { Secret } from "../base/secret.ts";
 import { fixedCredentials } from "../s3/credentials.ts";
 import type { CredentialSource } from "../s3/credentials.ts";
+import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
+import { mapMemfd } from "../sys/memfd.ts";
 import { openBucket } from "./bucket-store.ts";
 import { listen, tell } from "./control-channel.ts";
 import type { Start } from "./control-messages.ts";
@@ -21,13 +23,16 @@ export async function runHandedOver(
   // A terminal sends them to all of its processes: the supervisor decides what they mean.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
   const start = await control.started;
-  const { fuseFd, slotsFd, mountedByUs, resume } = start;
+  const { fuseFd, mountedByUs, resume } = start;
   const idle = resume ? [] : options.idle; // once is enough
   for (const option of idle) log.warn({ option }, "option without effect");
   const credentials = credentialsOf(start.credentials, options, env);
-  const bucket = await openBucket(options, credentials, { isKnownToWork: resume, log });
-  const memory = openDurableMemory(start, options);
-  const mount = new ServedMount({ fuseFd, slotsFd, memory, bucket, options, mountedByUs, log });
+  const opening = openBucket(options, credentials, { isKnownToWork: resume, log });
+  opening.catch(() => undefined); // it is waited for below
+  const memory = openDurableMemory(start, options); // while the bucket is asked
+  const slots = new Slots(mapMemfd(start.slotsFd, SLOTS_BYTES));
+  const bucket = await opening;
+  const mount = new ServedMount({ fuseFd, slots, memory, bucket, options, mountedByUs, log });
   if ((await Promise.race([mount.ready, mount.ended, control.finishing])) === undefined) {
     await tell({ did: "ready" });
     log.info({ bucket: options.bucket, resume }, "serving");

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
-import { createLog } from "../base/log.ts";
+import { createLineLog } from "../base/line-log.ts";
 import { DEVICE_READERS } from "../fuse/session.ts";
 import { tell } from "./control-channel.ts";
 import { readMountOptions } from "./mount-options.ts";
@@ -42,11 +42,11 @@ async function run(
   env: Environment,
 ): Promise<number> {
   if (process.send === undefined) {
-    const log = createLog(options.logLevel, { role: "mount" }, logFileOf(options));
+    const log = createLineLog(options.logLevel, { role: "mount" }, logFileOf(options));
     const { runStandalone } = await import("./standalone.ts");
     return runStandalone(options, argv, env, log);
   }
-  const log = createLog(options.logLevel, { role: "engine" }, logFileOf(options));
+  const log = createLineLog(options.logLevel, { role: "engine" }, logFileOf(options));
   const { runHandedOver } = await import("./handed-over.ts");
   return runHandedOver(options, env, log);
 }

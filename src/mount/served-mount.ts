@@ -3,9 +3,8 @@ import { Engine } from "../engine/engine.ts";
 import { canResend } from "../fuse/negotiate.ts";
 import { Protocol } from "../fuse/protocol.ts";
 import { Session } from "../fuse/session.ts";
-import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
+import type { Slots } from "../fuse/slots.ts";
 import { exitNow } from "../sys/exit-now.ts";
-import { mapMemfd } from "../sys/memfd.ts";
 import { admission } from "./admission.ts";
 import type { OpenedBucket } from "./bucket-store.ts";
 import { Crowding } from "./crowding.ts";
@@ -15,7 +14,7 @@ import type { MountOptions } from "./mount-options.ts";
 
 export interface ServedMountOptions {
   readonly fuseFd: number;
-  readonly slotsFd: number;
+  readonly slots: Slots;
   readonly memory: DurableMemory;
   readonly bucket: OpenedBucket;
   readonly options: MountOptions;
@@ -33,14 +32,13 @@ export class ServedMount {
   readonly #log: Log;
 
   constructor(given: ServedMountOptions) {
-    const { fuseFd, slotsFd, memory, bucket, options, mountedByUs, log } = given;
+    const { fuseFd, slots, memory, bucket, options, mountedByUs, log } = given;
     const { promise, resolve } = Promise.withResolvers<void>();
     const { journal, saved } = memory;
     let connection = saved?.connection;
     const startedMs = connection?.startedMs ?? Date.now();
     this.ready = promise;
     this.#log = log;
-    const slots = new Slots(mapMemfd(slotsFd, SLOTS_BYTES));
     this.#engine = new Engine(bucket.store, options.engine, memory, bucket.reader);
     const engine = this.#engine;
     journal.state = function* records() {

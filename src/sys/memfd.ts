@@ -38,10 +38,38 @@ export function createMemfd(name: string, sizeBytes: number): number {
  * Maps the memfd's first bytes, grown if it is smaller, until the process ends. Populated now what
  * the kernel copies into: a page fault in there, with memory short, would cost the request.
  */
-export function mapMemfd(fd: number, sizeBytes: number, { populate } = { populate: true }): Buffer {
+export function mapMemfd(fd: number, sizeBytes: number): Buffer {
   if (fstatSync(fd).size < sizeBytes) ftruncateSync(fd, sizeBytes);
-  const flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
-  const address = mmap(null, sizeBytes, PROT_READ_WRITE, flags, fd, 0);
+  return map(fd, 0, sizeBytes, MAP_SHARED | MAP_POPULATE);
+}
+
+/**
+ * A memfd whose pieces are mapped when they are first looked at, each from its own start. All of
+ * it at once would be free for the kernel, but V8 takes it for memory in use and collects garbage.
+ */
+export class LazyMemory {
+  readonly length: number;
+  readonly #fd: number;
+  readonly #pieces = new Map<number, Buffer>();
+
+  constructor(fd: number, sizeBytes: number) {
+    if (fstatSync(fd).size < sizeBytes) ftruncateSync(fd, sizeBytes);
+    this.#fd = fd;
+    this.length = fstatSync(fd).size;
+  }
+
+  /** The start is a page's. */
+  subarray(start: number, end: number): Buffer {
+    const known = this.#pieces.get(start);
+    if (known !== undefined && known.length >= end - start) return known.subarray(0, end - start);
+    const piece = map(this.#fd, start, end - start, MAP_SHARED);
+    this.#pieces.set(start, piece);
+    return piece;
+  }
+}
+
+function map(fd: number, offset: number, sizeBytes: number, flags: number): Buffer {
+  const address = mmap(null, sizeBytes, PROT_READ_WRITE, flags, fd, offset);
   if (BigInt.asUintN(64, koffi.address(address)) === MAP_FAILED) {
     throw new SystemError("mmap", koffi.errno(), `memfd ${fd}`);
   }

@@ -1,7 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { randomUUID } from "node:crypto";
-import { createLog } from "../../src/base/log.ts";
+import { createLog } from "../../src/base/pino-log.ts";
 import type { MountpointPod } from "../../src/node/cluster-view.ts";
 import { SourceMounts } from "../../src/node/source-mounts.ts";
 import { readMounts } from "../../src/sys/mount-info.ts";

@@ -4,7 +4,7 @@ import type { KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
 import { DRIVER_NAME } from "../../src/volume/names.ts";
-import { createLog } from "../../src/base/log.ts";
+import { createLog } from "../../src/base/pino-log.ts";
 
 export const NODE = "node-1";
 export const WORKLOADS = "default";

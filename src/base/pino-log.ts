@@ -1,0 +1,20 @@
+import { pino } from "pino";
+import type { Logger, LoggerOptions } from "pino";
+import type { LogLevel } from "./log.ts";
+
+/**
+ * JSON lines on stdout. `msg` is a constant; facts are fields, under the same name
+ * everywhere.
+ */
+export function createLog(
+  level: LogLevel | "silent",
+  fields: Readonly<Record<string, string>>,
+): Logger {
+  const options: LoggerOptions = {
+    level,
+    base: fields,
+    timestamp: () => `,"time":"${new Date().toISOString()}"`,
+    formatters: { level: (label) => ({ level: label }) },
+  };
+  return pino(options);
+}
