@@ -21,6 +21,7 @@ import type { OpenFlags } from "./open-flags.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import { ReadStream } from "./read-stream.ts";
 import type { Lent } from "./read-stream.ts";
+import { WalkAhead } from "./walk-ahead.ts";
 import { settled, Writing } from "./writing.ts";
 
 export interface OpenedFile {
@@ -46,6 +47,7 @@ export class Engine {
   readonly #files: OpenFiles;
   readonly #removal: Removal;
   readonly #writing: Writing;
+  readonly #walk: WalkAhead;
   readonly #discarded: DiscardedUploads;
   readonly #pool: BufferPool;
 
@@ -72,6 +74,8 @@ export class Engine {
     const discard = (key: string, uploadId: string) => this.#discarded.discard(key, uploadId);
     const partSizeBytes = config.writePartSizeBytes;
     const uploads = { store, journal, spool: memory.spool, discard, partSizeBytes };
+    const list = (directory: Inode) => names.list(directory);
+    this.#walk = new WalkAhead(table, { list, freshMs: config.metadataTtlMs });
     this.#writing = new Writing({ table, names, files, config, uploads });
     if (saved !== undefined) this.#restore(saved);
   }
@@ -187,7 +191,9 @@ export class Engine {
     if (anew || directory.stream?.reaches(index) !== true) {
       const { place } = directory;
       const goesOn = !anew && place !== undefined && index >= place.index;
-      directory.stream = this.#names.list(directory.inode, goesOn ? place : undefined);
+      directory.stream = goesOn
+        ? this.#names.list(directory.inode, place)
+        : this.#walk.open(directory.inode);
     }
     const { stream } = directory;
     await stream.load(index);

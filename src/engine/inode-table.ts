@@ -19,6 +19,8 @@ export class InodeTable {
   /** The longest unused first. */
   readonly #unused = { file: new Set<Inode>(), directory: new Set<Inode>() };
   readonly #note: (record: JournalRecord) => void;
+  /** Counts what was made, removed or uploaded by us. */
+  #changes = 0;
   #nextNodeid = ROOT_NODEID;
 
   /** `note`: what has to outlive this process. */
@@ -26,6 +28,10 @@ export class InodeTable {
     this.#note = note;
     this.#add("", "directory").lookups = 1; // the root is never forgotten
     if (saved !== undefined) this.#restore(saved);
+  }
+
+  get changes(): number {
+    return this.#changes;
   }
 
   get nextNodeid(): number {
@@ -115,6 +121,7 @@ export class InodeTable {
   }
 
   addLocal(path: string, kind: "file" | "directory"): Inode {
+    this.#changes += 1;
     const inode = this.#add(path, kind);
     this.#setLocal(inode, true);
     return inode;
@@ -122,6 +129,7 @@ export class InodeTable {
 
   /** An upload succeeded: the file and all directories above it exist in S3 from now on. */
   markRemote(inode: Inode): void {
+    this.#changes += 1;
     this.#setLocal(inode, false);
     this.noteChange(inode);
     for (let path = parentPathOf(inode.path); path !== ""; path = parentPathOf(path)) {
@@ -135,6 +143,7 @@ export class InodeTable {
 
   /** The path leads elsewhere or nowhere from now on; open files keep their inode. */
   unbind(inode: Inode): void {
+    this.#changes += 1;
     if (this.#byPath.get(inode.path) === inode) this.#byPath.delete(inode.path);
     this.#setLocal(inode, false);
     this.noteChange(inode);

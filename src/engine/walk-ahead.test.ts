@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MemoryStore } from "../s3/memory-store.ts";
+import type { ListQuery } from "../s3/object-store.ts";
+import { Engine } from "./engine.ts";
+import { ROOT_NODEID } from "./inode-table.ts";
+import { TEST_CONFIG } from "./test-config.ts";
+import { TestMemory } from "./test-memory.ts";
+
+const DIRECTORIES = 10;
+
+class ListingStore extends MemoryStore {
+  readonly listed: string[] = [];
+  override list(query: ListQuery) {
+    if (query.delimiter === "/") this.listed.push(query.prefix);
+    return super.list(query);
+  }
+}
+
+async function tree(metadataTtlMs = 3_600_000) {
+  const store = new ListingStore();
+  for (let n = 0; n < DIRECTORIES; n++) await store.put(`d${n}/file`, Buffer.from("x"));
+  const engine = new Engine(store, { ...TEST_CONFIG, metadataTtlMs }, new TestMemory().begin());
+  const names = async (nodeid: number) => {
+    const handle = engine.openDirectory(nodeid);
+    const found: string[] = [];
+    for (let index = 0; ; index++) {
+      const stream = await engine.listDirectory(handle, index, index === 0);
+      const item = stream.item(index);
+      if (item === undefined) break;
+      found.push(item.name);
+      const inode = stream.enter(item, engine.table);
+      if (inode !== undefined) engine.table.count(inode);
+    }
+    engine.releaseDirectory(handle);
+    return found;
+  };
+  const nodeidOf = (path: string) => engine.table.current(path)?.nodeid ?? 0;
+  await names(ROOT_NODEID);
+  store.listed.length = 0;
+  return { engine, names, nodeidOf, store };
+}
+
+test("a walk is listed ahead of the walker, each directory once", async () => {
+  const { names, nodeidOf, store } = await tree();
+  assert.deepEqual(await names(nodeidOf("d0")), ["file"]);
+  assert.deepEqual(store.listed, ["d0/"], "one directory is no walk");
+  assert.deepEqual(await names(nodeidOf("d1")), ["file"]);
+  assert.deepEqual(store.listed, ["d0/", "d1/", "d2/", "d3/"]);
+  for (let n = 2; n < DIRECTORIES; n++) assert.deepEqual(await names(nodeidOf(`d${n}`)), ["file"]);
+  assert.equal(store.listed.length, DIRECTORIES);
+});
+
+test("what changed here since then is seen, and nothing is old where nothing may be", async () => {
+  const { engine, names, nodeidOf } = await tree();
+  await names(nodeidOf("d0"));
+  await names(nodeidOf("d1"));
+  await engine.makeDirectory(nodeidOf("d2"), "new");
+  assert.deepEqual(await names(nodeidOf("d2")), ["file", "new"]);
+  const minimal = await tree(0);
+  for (let n = 0; n < 3; n++) await minimal.names(minimal.nodeidOf(`d${n}`));
+  assert.deepEqual(minimal.store.listed, ["d0/", "d1/", "d2/"]);
+});
