@@ -72,6 +72,8 @@ class Driver {
           const stream = await engine.listDirectory(handle, names.length, names.length === 0);
           const item = stream.item(names.length);
           if (item === undefined) break;
+          const inode = stream.enter(item, engine.table);
+          if (inode !== undefined) this.#hold(inode);
           names.push(item.name);
         }
         engine.releaseDirectory(handle);

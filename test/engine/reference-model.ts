@@ -88,7 +88,11 @@ export class ReferenceModel {
     const below = (paths: Iterable<string>) =>
       [...paths].filter((path) => path.startsWith(prefix)).map((path) => path.slice(prefix.length));
     const names = new Set(below(this.objects.keys()).map((rest) => rest.split("/")[0] ?? ""));
-    for (const rest of below(this.localDirs)) if (!rest.includes("/")) names.add(rest);
+    for (const rest of below(this.localDirs)) {
+      if (rest.includes("/")) continue;
+      names.add(rest);
+      this.#visit(prefix + rest); // a listing looks at each of its names
+    }
     return [...names].toSorted((left, right) => (left < right ? -1 : 1)).join(",");
   }
 }
