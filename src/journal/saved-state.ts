@@ -103,8 +103,14 @@ function apply(state: SavedState, bound: Map<string, number>, record: JournalRec
     case "failed":
       return applyHandle(state, record);
     default:
-      record satisfies never; // a kind of the next format, which may be skipped
+      record satisfies never; // a kind of the next format
+      return checkOptional(record);
   }
+}
+
+function checkOptional({ is, optional }: { is?: unknown; optional?: unknown }): void {
+  if (optional === true) return;
+  throw new Failure("invalid", `the journal has a record of an unknown kind: ${String(is)}`);
 }
 
 export function newUpload(): SavedUpload {
@@ -195,10 +201,13 @@ export function applyUpload(upload: SavedUpload, record: UploadRecord): void {
     case "continued":
       upload.ending = undefined;
       return;
+    case "failed":
+      upload.segments.clear(); // nobody will send them: their places are for others
+      upload.ending = record;
+      return;
     case "putting":
     case "completing":
     case "completed":
-    case "failed":
       upload.ending = record;
       return;
     default:
