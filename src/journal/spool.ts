@@ -10,15 +10,18 @@ export class Segment {
   readonly at: number;
   readonly sizeBytes: number;
   readonly #memory: Buffer;
+  /** A word of its own: a kill can't split the store, as it can those of writeUInt32LE(). */
+  readonly #filled: Uint32Array;
 
   constructor(memory: Buffer, at: number, sizeBytes: number) {
     this.at = at;
     this.sizeBytes = sizeBytes;
     this.#memory = memory;
+    this.#filled = new Uint32Array(memory.buffer, memory.byteOffset + at, 1);
   }
 
   get filledBytes(): number {
-    return this.#memory.readUInt32LE(this.at);
+    return this.#filled[0] ?? 0;
   }
 
   get bytes(): Buffer {
@@ -31,13 +34,13 @@ export class Segment {
   }
 
   clear(): void {
-    this.#memory.writeUInt32LE(0, this.at);
+    this.#filled[0] = 0;
   }
 
   append(data: Uint8Array): void {
     const filledBytes = this.filledBytes;
     this.#memory.set(data, this.at + SEGMENT_HEADER_BYTES + filledBytes);
-    this.#memory.writeUInt32LE(filledBytes + data.length, this.at);
+    this.#filled[0] = filledBytes + data.length;
   }
 }
 
