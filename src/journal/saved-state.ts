@@ -127,7 +127,7 @@ export function newUpload(): SavedUpload {
 function answer(
   state: SavedState,
   unique: string | undefined,
-  given: { id?: number | undefined; handle?: number | undefined },
+  given: { id?: number | undefined; handle?: number | undefined; errno?: number },
 ): void {
   if (unique === undefined) return;
   const known = state.outcomes.get(unique);
@@ -138,6 +138,7 @@ function answer(
     unique,
     ...(id === undefined ? {} : { id }),
     ...(handle === undefined ? {} : { handle }),
+    ...(given.errno === undefined ? {} : { errno: given.errno }),
   });
 }
 
