@@ -187,7 +187,7 @@ function applyHandle(state: SavedState, record: UploadRecord | Of<"place">): voi
 export function applyUpload(upload: SavedUpload, record: UploadRecord): void {
   switch (record.is) {
     case "segment":
-      upload.segments.set(record.part, record);
+      if (upload.ending?.is !== "failed") upload.segments.set(record.part, record);
       return;
     case "creating":
       upload.creating = record;
