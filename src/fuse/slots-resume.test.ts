@@ -61,6 +61,8 @@ test("places with a message are not given out before it is released", () => {
   assert.equal(next.arm(), leftover.slot);
 });
 
+const offsets = (from: number, size: number) => Array.from({ length: size }, (_, at) => from + at);
+
 /** What a kill may leave: any number of the bytes that differ, in the order given. */
 function* tornCopies(before: Buffer, after: Buffer, order: readonly number[]) {
   const torn = Buffer.from(before);
@@ -79,8 +81,6 @@ test("a move that is interrupted anywhere neither loses the message nor makes a 
   const before = Buffer.from(memory);
   const parked = slots.park(slot, bytes.length);
   const start = (place: Slot) => place.bytes.byteOffset - memory.byteOffset;
-  const offsets = (from: number, size: number) =>
-    Array.from({ length: size }, (_, at) => from + at);
   // The stores in their order: the copy, its length at once, the length of the old one at once.
   const copied = Buffer.from(before);
   bytes.copy(copied, start(parked) + 4, 4);

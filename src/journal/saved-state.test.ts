@@ -105,6 +105,8 @@ test("a compaction says the same in fewer words, wherever it happens", () => {
 });
 
 test("a change of an inode that was never noted is damage", () => {
-  const damaged = (error: unknown) => error instanceof Failure && error.kind === "invalid";
-  assert.throws(() => replay([{ is: "refs", id: 2, refs: 1 }]), damaged);
+  assert.throws(
+    () => replay([{ is: "refs", id: 2, refs: 1 }]),
+    (error) => error instanceof Failure && error.kind === "invalid",
+  );
 });

@@ -67,7 +67,7 @@ export class TestWorld {
       assert.deepEqual(this.#bugs, []);
       if (result !== UNANSWERED) return work;
     }
-    assert.fail("a request that is never answered");
+    throw new Error("a request that is never answered");
   }
 
   /** Gives back all references, and lets the engine come to rest. */
