@@ -255,9 +255,8 @@ export class Upload {
     const uploadId = await this.#uploadId;
     const part = await store.uploadPart(this.#key, uploadId, partNumber, bytes, signal);
     const { etag, checksum } = part;
-    const sum = checksum === undefined ? {} : { checksum };
-    const size = bytes.length;
-    this.#notes.note({ is: "sent", handle: this.#handle, part: partNumber, etag, ...sum, size });
+    const more = { size: bytes.length, ...(checksum === undefined ? {} : { checksum }) };
+    this.#notes.note({ is: "sent", handle: this.#handle, part: partNumber, etag, ...more });
     return part;
   }
 

@@ -14,7 +14,7 @@ async function atEveryInstant(
 ): Promise<void> {
   for (const resends of [false, true]) {
     for (let instants = 0; ; instants++) {
-      const world = new TestWorld({ lives: [instants], resends, areaBytes: 1 << 18, ...plan });
+      const world = new TestWorld({ lives: [instants], resends, areaBytes: 1 << 14, ...plan });
       await world.settles(script(world));
       await world.end();
       world.checkReferences();

@@ -34,7 +34,10 @@ export class Life {
 
 type Call = (...args: readonly unknown[]) => Promise<unknown>;
 
-/** The bucket as a mortal sees it, with answers out of order: it may die before a call has its effect, or before it knows. */
+/**
+ * The bucket as a mortal sees it, with answers out of order: it may die before a call has its
+ * effect, or before it knows.
+ */
 export function mortalStore(
   bucket: MemoryStore,
   life: Life,
