@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { constants } from "node:os";
 import { test } from "node:test";
 import { ROOT_NODEID } from "../engine/inode-table.ts";
+import { ErrnoError } from "./test-kernel.ts";
 import { TestWorld } from "./test-world.ts";
 import type { WorldPlan } from "./test-world.ts";
 
 const O_WRONLY_TRUNC = 0o1001;
+const { errno } = constants;
 const INSTANTS_MAX = 1_000;
 
 /** Once for each instant at which the engine can die, on both kinds of kernel. */
@@ -43,6 +46,32 @@ test("an unlink that comes again leaves what another client has put there since"
     },
     { onDeath },
   );
+});
+
+const isAbsent = (error: unknown) => error instanceof ErrnoError && error.errno === errno.ENOENT;
+
+test("an unlink that found nothing deletes nothing when it comes again", async () => {
+  const onDeath = (bucket: TestWorld["bucket"]) => void bucket.put("key", Buffer.from("theirs"));
+  await atEveryInstant(
+    async (world) => {
+      const { bucket, program } = world;
+      const failed = await program.unlink(ROOT_NODEID, "key").catch((error: unknown) => error);
+      await world.end(); // also what the next engine finds in the slots
+      if (failed === undefined) assert.deepEqual(bucket.keys, []);
+      else assert(isAbsent(failed) && bucket.keys.length === world.deaths);
+    },
+    { onDeath },
+  );
+});
+
+test("a directory that S3 has got ends with its last object", async () => {
+  await atEveryInstant(async ({ bucket, program }) => {
+    await program.mkdir(ROOT_NODEID, "dir");
+    await bucket.put("dir/key", Buffer.from("theirs"));
+    await program.lookup(ROOT_NODEID, "dir");
+    await bucket.delete("dir/key");
+    await assert.rejects(program.lookup(ROOT_NODEID, "dir"), isAbsent);
+  });
 });
 
 test("a create that comes again is the same file, and it can be replaced afterwards", async () => {
