@@ -51,7 +51,6 @@ test("an unlink that comes again leaves what another client has put there since"
 const isAbsent = (error: unknown) => error instanceof ErrnoError && error.errno === errno.ENOENT;
 
 test("an unlink that found nothing deletes nothing when it comes again", async () => {
-  const onDeath = (bucket: TestWorld["bucket"]) => void bucket.put("key", Buffer.from("theirs"));
   await atEveryInstant(
     async (world) => {
       const { bucket, program } = world;
@@ -60,7 +59,7 @@ test("an unlink that found nothing deletes nothing when it comes again", async (
       if (failed === undefined) assert.deepEqual(bucket.keys, []);
       else assert(isAbsent(failed) && bucket.keys.length === world.deaths);
     },
-    { onDeath },
+    { onDeath: (bucket) => void bucket.put("key", Buffer.from("theirs")) },
   );
 });
 
