@@ -4,6 +4,9 @@ import type { SavedState } from "../journal/saved-state.ts";
 
 type Intent = Extract<JournalRecord, { is: "intent" }>;
 
+/** More than there are places for requests; and each is answered as soon as it is noted. */
+const RESTORED_MAX = 4096;
+
 /**
  * What requests were answered, or what was about to be done for them, for as long as the kernel
  * may not have the answer. A request that comes again is not run again.
@@ -15,7 +18,8 @@ export class Answers {
 
   constructor(journal: Pick<Journal, "note" | "commit">, saved: SavedState | undefined) {
     this.#journal = journal;
-    this.#outcomes = new Map(saved?.outcomes);
+    // The journal has them all, also those long since answered: only the last can be asked for.
+    this.#outcomes = new Map([...(saved?.outcomes ?? [])].slice(-RESTORED_MAX));
     this.#intents = new Map(saved?.intents);
   }
 
@@ -44,9 +48,10 @@ export class Answers {
     this.#outcomes.set(unique, { is: "outcome", unique, ...this.#outcomes.get(unique), ...given });
   }
 
-  /** An answer that names nothing. */
-  done(unique: string): void {
-    const outcome: OutcomeRecord = { is: "outcome", unique };
+  /** An answer that names nothing, or an error. */
+  done(unique: string, errno?: number): void {
+    const failed = errno === undefined ? {} : { errno };
+    const outcome: OutcomeRecord = { is: "outcome", unique, ...failed };
     this.#outcomes.set(unique, outcome);
     this.#intents.delete(unique);
     this.#journal.note(outcome);

@@ -1,3 +1,4 @@
+import { Failure } from "../base/failure.ts";
 import type { Journal } from "../journal/journal.ts";
 import type { JournalRecord } from "../journal/record.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
@@ -24,10 +25,19 @@ export class DiscardedUploads {
     this.#keys.set(uploadId, key);
     this.#journal.note({ is: "doomed", key, uploadId });
     this.#journal.commit();
-    await this.#store.abortUpload(key, uploadId, AbortSignal.timeout(ABORT_LIMIT_MS));
+    await this.#abort(key, uploadId);
     this.#keys.delete(uploadId);
     this.#journal.note({ is: "aborted", uploadId });
     this.#journal.commit();
+  }
+
+  /** One that has gone is what we want. */
+  async #abort(key: string, uploadId: string): Promise<void> {
+    try {
+      await this.#store.abortUpload(key, uploadId, AbortSignal.timeout(ABORT_LIMIT_MS));
+    } catch (error) {
+      if (!(error instanceof Failure) || error.kind !== "absent") throw error;
+    }
   }
 
   /** What an earlier engine could not finish; nobody waits for it. */

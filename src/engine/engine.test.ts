@@ -39,7 +39,9 @@ test("an object in the archive is seen and can't be read", async () => {
 
 test("the 10,001st part is EFBIG, and what was acknowledged before is kept", async () => {
   const store = new MemoryStore();
-  const engine = new Engine(store, CONFIG, new TestMemory().begin());
+  const memory = new TestMemory(2 << 20).begin();
+  const engine = new Engine(store, CONFIG, memory);
+  memory.journal.state = () => engine.records();
   const { handle } = await engine.create(ROOT_NODEID, "huge", O_WRONLY_TRUNC, 1);
   assert.equal(await engine.write(handle, 0, Buffer.alloc(10_000)), 10_000);
   const write = async () => engine.write(handle, 10_000, Buffer.alloc(1));

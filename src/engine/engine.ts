@@ -243,6 +243,7 @@ export class Engine {
       inodeOf: (id) => this.table.find(id),
       streamOf: (inode) => this.#readStream(inode),
       uploadOf: (inode, handle, upload) => this.#writing.uploadOf(inode, handle, upload),
+      complete: (writer) => void this.#writing.complete(writer).catch(() => {}),
     });
     this.#discarded.restore(saved.doomed);
     this.#memory.journal.commit();

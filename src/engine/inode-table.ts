@@ -108,7 +108,10 @@ export class InodeTable {
   bindDirectory(path: string): Inode {
     const known = this.#byPath.get(path);
     const inode = known?.kind === "directory" ? known : this.#add(path, "directory");
-    this.#setLocal(inode, false);
+    if (inode.local) {
+      this.#setLocal(inode, false);
+      this.noteChange(inode);
+    }
     return inode;
   }
 

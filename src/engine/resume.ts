@@ -1,7 +1,7 @@
 import type { JournalRecord, OpenRecord } from "../journal/record.ts";
 import type { SavedState, SavedUpload } from "../journal/saved-state.ts";
 import type { Inode } from "./inode.ts";
-import type { OpenFile, OpenFiles } from "./open-files.ts";
+import type { OpenFile, OpenFiles, Writer } from "./open-files.ts";
 import type { ReadStream } from "./read-stream.ts";
 import type { Upload } from "./upload.ts";
 
@@ -9,6 +9,8 @@ export interface RestoreDeps {
   inodeOf(id: number): Inode | undefined;
   streamOf(inode: Inode): ReadStream;
   uploadOf(inode: Inode, handle: number, saved: SavedUpload): Upload;
+  /** Its end had begun; whoever asked for it may have left. */
+  complete(writer: Writer): void;
 }
 
 /** What is open, as records. */
@@ -41,7 +43,9 @@ export function restoreOpenFiles(saved: SavedState, files: OpenFiles, deps: Rest
     } else {
       const upload = deps.uploadOf(inode, handle, savedUpload);
       if (!upload.completed) inode.upload = upload;
-      files.set(handle, { do: "write", inode, upload, openedByPid: open.pid });
+      const writer: Writer = { do: "write", inode, upload, openedByPid: open.pid };
+      files.set(handle, writer);
+      if (inode.upload?.completing === true) deps.complete(writer);
     }
   }
 }

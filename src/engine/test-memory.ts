@@ -14,11 +14,14 @@ const OPTIONS = {
 
 /** For tests: what would outlive the process, in memory that does not. */
 export class TestMemory {
+  readonly #areaBytes: number;
   readonly #journal: Buffer;
-  readonly #spool = Buffer.alloc(SPOOL_BYTES);
+  readonly #spool: Buffer;
 
-  constructor(areaBytes = AREA_BYTES) {
+  constructor(areaBytes = AREA_BYTES, spoolBytes = SPOOL_BYTES) {
+    this.#areaBytes = areaBytes;
     this.#journal = Buffer.alloc(journalBytes(areaBytes));
+    this.#spool = Buffer.alloc(spoolBytes);
   }
 
   begin(limitBytes = SPOOL_BYTES): EngineMemory & { readonly journal: Journal } {
@@ -30,5 +33,13 @@ export class TestMemory {
   resume(limitBytes = SPOOL_BYTES): EngineMemory & { readonly journal: Journal } {
     const { journal, records } = Journal.resume(this.#journal, OPTIONS);
     return { journal, spool: new Spool(this.#spool, { limitBytes }), saved: replay(records) };
+  }
+
+  /** As it is at this instant, whatever its owner does to it afterwards. */
+  copy(): TestMemory {
+    const copy = new TestMemory(this.#areaBytes, this.#spool.length);
+    this.#journal.copy(copy.#journal);
+    this.#spool.copy(copy.#spool);
+    return copy;
   }
 }

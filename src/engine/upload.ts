@@ -150,6 +150,8 @@ export class Upload {
       if (isWhole && this.#failure === undefined) this.#startPart(part, segment);
       else this.#segment = segment;
     }
+    // What was about to become visible may be so by now: nothing can be added before that is known.
+    if (ending?.is === "putting" || ending?.is === "completing") this.complete().catch(() => {});
   }
 
   #restoreEnding(ending: SavedUpload["ending"]): void {
@@ -216,13 +218,8 @@ export class Upload {
     const segment = spool.take(capacity);
     if (former !== undefined) segment.append(former.bytes);
     const { at, sizeBytes: size } = segment;
-    this.#notes.note({
-      is: "segment",
-      handle: this.#handle,
-      part: this.#parts.length + 1,
-      at,
-      size,
-    });
+    const part = this.#parts.length + 1;
+    this.#notes.note({ is: "segment", handle: this.#handle, part, at, size });
     this.#segment = segment;
     if (former !== undefined) spool.give(former);
     return segment;
@@ -238,11 +235,15 @@ export class Upload {
   }
 
   #startPart(partNumber: number, segment: Segment): void {
-    const part = this.#sendPart(partNumber, segment).finally(() => {
-      this.#deps.spool.give(segment);
-      this.#inFlight.delete(watched);
-    });
-    const watched = part.catch((error: unknown) => this.#fail(error));
+    const sent = this.#sendPart(partNumber, segment);
+    // Noted before its place goes to others: a successor must not claim it for this one.
+    const part = sent
+      .catch((error: unknown) => this.#failPart(error))
+      .finally(() => {
+        this.#deps.spool.give(segment);
+        this.#inFlight.delete(watched);
+      });
+    const watched = part.catch(() => undefined);
     this.#inFlight.add(watched);
     this.#parts[partNumber - 1] = part;
   }
@@ -254,9 +255,8 @@ export class Upload {
     const uploadId = await this.#uploadId;
     const part = await store.uploadPart(this.#key, uploadId, partNumber, bytes, signal);
     const { etag, checksum } = part;
-    const sum = checksum === undefined ? {} : { checksum };
-    const size = bytes.length;
-    this.#notes.note({ is: "sent", handle: this.#handle, part: partNumber, etag, ...sum, size });
+    const more = { size: bytes.length, ...(checksum === undefined ? {} : { checksum }) };
+    this.#notes.note({ is: "sent", handle: this.#handle, part: partNumber, etag, ...more });
     return part;
   }
 
@@ -302,6 +302,11 @@ export class Upload {
     this.#notes.note({ is: "completing", handle: this.#handle });
     const nonce = this.#nonce ?? "";
     return this.#deps.store.completeUpload(this.#key, uploadId, parts, nonce, this.#abort.signal);
+  }
+
+  #failPart(error: unknown): never {
+    this.#fail(error);
+    throw error;
   }
 
   #fail(why: unknown): void {

@@ -70,8 +70,9 @@ export interface DirectoryListing {
   enter(index: number): Entry | "gone" | "unknown";
 }
 
-/** What a request was answered before: its entry, its handle, or merely that it was done. */
+/** What a request was answered before: its entry, its handle, an error, or that it was done. */
 export interface Outcome {
+  readonly errno: number | undefined;
   readonly entry: Entry | undefined;
   readonly opened: Opened | undefined;
 }

@@ -126,7 +126,10 @@ export class Protocol {
   }
 
   /** Nothing to take back: it may have been delivered the first time. */
-  #replyOf(unique: Buffer, key: string, { entry, opened }: Outcome): Reply {
+  #replyOf(unique: Buffer, key: string, { errno, entry, opened }: Outcome): Reply {
+    if (errno !== undefined) {
+      return { ...errorReply(unique, errno), settle: () => this.#fs.answered(key) };
+    }
     const chunks = [
       ...(entry === undefined ? [] : [encodeEntry(entry)]),
       ...(opened === undefined ? [] : [encodeOpened(opened)]),

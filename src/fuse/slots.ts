@@ -20,6 +20,8 @@ export const SLOTS_BYTES =
 /** A place for one message in the shared memory; its first word is 0 while it is free. */
 export interface Slot {
   readonly bytes: Buffer;
+  /** The message's length. A store to it is one that a kill can't split. */
+  readonly length: Uint32Array;
   readonly parking: boolean;
 }
 
@@ -47,7 +49,8 @@ export class Slots {
     checkHeader(memory);
     let at = HEADER_BYTES;
     const cut = (sizeBytes: number, parking: boolean): void => {
-      const slot = { bytes: memory.subarray(at, at + sizeBytes), parking };
+      const length = new Uint32Array(memory.buffer, memory.byteOffset + at, 1);
+      const slot = { bytes: memory.subarray(at, at + sizeBytes), length, parking };
       at += sizeBytes;
       const leftover = leftoverIn(slot);
       if (leftover === undefined) this.release(slot);
@@ -70,12 +73,14 @@ export class Slots {
     if (parked === undefined) return slot;
     // Its length last: a message that is not complete does not count.
     slot.bytes.copy(parked.bytes, 4, 4, sizeBytes);
-    slot.bytes.copy(parked.bytes, 0, 0, 4);
+    parked.length.set(slot.length);
     this.release(slot);
     return parked;
   }
 
+  /** Its length first: what is half gone does not count. */
   release(slot: Slot): void {
+    slot.length[0] = 0;
     slot.bytes.fill(0, 0, IN_HEADER_BYTES);
     (slot.parking ? this.#parking : this.#receive).push(slot);
   }
@@ -102,9 +107,11 @@ function checkHeader(memory: Buffer): void {
     memory.writeUInt32LE(MAGIC, 0);
   }
   const format = memory.readUInt32LE(4);
+  const isRead = format === FORMAT || format === FORMAT + 1;
   const isOurs = memory.readUInt32LE(0) === MAGIC && memory.readUInt32LE(8) === RECEIVE_SLOTS;
-  if (!isOurs || memory.readUInt32LE(12) !== PARKING_SLOTS || (format | 3) !== 3) {
-    throw new Failure("invalid", `request slots of format ${format}: this release reads ${FORMAT}`);
+  if (!isOurs || memory.readUInt32LE(12) !== PARKING_SLOTS || !isRead) {
+    const reads = `this release reads ${FORMAT} and ${FORMAT + 1}`;
+    throw new Failure("invalid", `request slots of format ${format}: ${reads}`);
   }
 }
 

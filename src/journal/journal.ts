@@ -47,9 +47,10 @@ export class Journal {
   readonly #options: JournalOptions;
   readonly #areaBytes: number;
   readonly #epoch: number;
-  #state: () => Iterable<JournalRecord> = () => [];
+  #state: (() => Iterable<JournalRecord>) | undefined;
   #active: number;
   #end: number;
+  #compactsAt: number;
   #full = false;
 
   private constructor(memory: SharedMemory, options: JournalOptions) {
@@ -61,6 +62,7 @@ export class Journal {
     this.#epoch = Atomics.add(this.#words, WORD.EPOCH, 1) + 1;
     this.#active = this.#word(WORD.ACTIVE);
     this.#end = this.#word(WORD.TAILS + this.#active);
+    this.#compactsAt = this.#areaBytes * (1 - RESERVE_SHARE);
   }
 
   static begin(memory: SharedMemory, options: JournalOptions): Journal {
@@ -74,18 +76,25 @@ export class Journal {
 
   /** Refuses what it can't understand: to go on with half of the truth would lose data. */
   static resume(memory: SharedMemory, options: JournalOptions) {
+    if (!isJournal(memory)) throw damaged("its beginning");
     const words = headerOf(memory);
     const format = words[WORD.FORMAT] ?? 0;
-    if (!isJournal(memory) || (format !== FORMAT && format !== FORMAT + 1)) {
-      throw new Failure("invalid", `a journal of format ${format}: this release reads ${FORMAT}`);
+    if (format !== FORMAT && format !== FORMAT + 1) {
+      const reads = `this release reads ${FORMAT} and ${FORMAT + 1}`;
+      throw new Failure("invalid", `a journal of format ${format}: ${reads}`);
     }
     const areaBytes = words[WORD.AREA_BYTES] ?? 0;
     if (areaBytes <= 0 || journalBytes(areaBytes) > memory.length) throw damaged("its size");
+    const active = words[WORD.ACTIVE];
+    if (active !== 0 && active !== 1) throw damaged("its active area");
     const journal = new Journal(memory, options);
     return { journal, records: journal.#read() };
   }
 
-  /** Where a compaction gets what is true now: in this turn, with nothing half done. */
+  /**
+   * Where a compaction gets what is true now: in this turn, with nothing half done. Until it is
+   * set nobody knows all of that, and nothing is compacted.
+   */
   set state(state: () => Iterable<JournalRecord>) {
     this.#state = state;
   }
@@ -104,36 +113,50 @@ export class Journal {
   }
 
   note(record: JournalRecord): void {
-    this.#end = this.#write(record, this.#active, this.#end);
+    if (this.#isFenced) return this.#options.onFenced();
+    const end = this.#write(record, this.#active, this.#end);
+    if (end === undefined) throw new Failure("busy", "the journal is full");
+    this.#end = end;
   }
 
   commit(): void {
-    if (this.#word(WORD.EPOCH) !== this.#epoch) return this.#options.onFenced();
+    if (this.#isFenced) return this.#options.onFenced();
     const tail = WORD.TAILS + this.#active;
     if (this.#word(tail) === this.#end) return;
     Atomics.store(this.#words, tail, this.#end);
-    if (this.#end > this.#areaBytes * (1 - RESERVE_SHARE)) this.#compact();
+    if (this.#end > this.#compactsAt && this.#state !== undefined) this.#compact(this.#state());
   }
 
-  #compact(): void {
+  #compact(state: Iterable<JournalRecord>): void {
     const former = this.#active;
     const next = 1 - former;
     let end = 0;
-    for (const record of this.#state()) end = this.#write(record, next, end);
+    for (const record of state) {
+      const written = this.#write(record, next, end);
+      if (written === undefined) return this.#postpone();
+      end = written;
+    }
     Atomics.store(this.#words, WORD.TAILS + next, end);
     Atomics.store(this.#words, WORD.ACTIVE, next);
     this.#active = next;
     this.#end = end;
+    this.#compactsAt = this.#areaBytes * (1 - RESERVE_SHARE);
     this.#full = end > this.#areaBytes * (1 - 2 * RESERVE_SHARE);
     this.#options.onIdle?.(this.#startOf(former), this.#areaBytes);
   }
 
+  /** What is true now does not fit: what was committed stays, and a later try may do better. */
+  #postpone(): void {
+    this.#full = true;
+    this.#compactsAt = (this.#end + this.#areaBytes) / 2;
+  }
+
   /** One line of JSON each: readable by people too, when they have to. */
-  #write(record: JournalRecord, area: number, end: number): number {
+  #write(record: JournalRecord, area: number, end: number): number | undefined {
     const text = `${JSON.stringify(record)}\n`;
     const roomBytes = this.#areaBytes - end;
     // A character of JavaScript has 3 bytes at most; asking for the exact size costs more.
-    if (text.length * 3 > roomBytes) throw new Failure("busy", "the journal is full");
+    if (text.length * 3 > roomBytes) return undefined;
     const window = this.#windowOf(area, Math.min(end + text.length * 3, this.#areaBytes));
     return end + window.write(text, end, "utf8");
   }
@@ -142,12 +165,18 @@ export class Journal {
     if (this.#end < 0 || this.#end > this.#areaBytes) throw damaged("its tail");
     const window = this.#windowOf(this.#active, this.#end);
     const lines = window.toString("utf8", 0, this.#end).split("\n");
-    lines.pop(); // each line has its end
+    if (lines.pop() !== "") throw damaged("its last record"); // each line has its end
     try {
-      return JSON.parse(`[${lines.join(",")}]`) as JournalRecord[];
+      const records = JSON.parse(`[${lines.join(",")}]`) as (JournalRecord | null)[];
+      if (records.every((record) => typeof record?.is === "string")) return records;
     } catch {
-      throw damaged("a record");
+      // As bad as one that is no record.
     }
+    throw damaged("a record");
+  }
+
+  get #isFenced(): boolean {
+    return this.#word(WORD.EPOCH) !== this.#epoch;
   }
 
   #windowOf(area: number, neededBytes: number): Buffer {

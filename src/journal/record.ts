@@ -119,4 +119,6 @@ export interface OutcomeRecord {
   readonly unique: string;
   readonly id?: number;
   readonly handle?: number;
+  /** It failed, and fails the same way however often it comes. */
+  readonly errno?: number;
 }

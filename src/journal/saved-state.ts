@@ -103,8 +103,14 @@ function apply(state: SavedState, bound: Map<string, number>, record: JournalRec
     case "failed":
       return applyHandle(state, record);
     default:
-      record satisfies never; // a kind of the next format, which may be skipped
+      record satisfies never; // a kind of the next format
+      return checkOptional(record);
   }
+}
+
+function checkOptional({ is, optional }: { is?: unknown; optional?: unknown }): void {
+  if (optional === true) return;
+  throw new Failure("invalid", `the journal has a record of an unknown kind: ${String(is)}`);
 }
 
 export function newUpload(): SavedUpload {
@@ -121,7 +127,7 @@ export function newUpload(): SavedUpload {
 function answer(
   state: SavedState,
   unique: string | undefined,
-  given: { id?: number | undefined; handle?: number | undefined },
+  given: { id?: number | undefined; handle?: number | undefined; errno?: number },
 ): void {
   if (unique === undefined) return;
   const known = state.outcomes.get(unique);
@@ -132,6 +138,7 @@ function answer(
     unique,
     ...(id === undefined ? {} : { id }),
     ...(handle === undefined ? {} : { handle }),
+    ...(given.errno === undefined ? {} : { errno: given.errno }),
   });
 }
 
@@ -180,7 +187,7 @@ function applyHandle(state: SavedState, record: UploadRecord | Of<"place">): voi
 export function applyUpload(upload: SavedUpload, record: UploadRecord): void {
   switch (record.is) {
     case "segment":
-      upload.segments.set(record.part, record);
+      if (upload.ending?.is !== "failed") upload.segments.set(record.part, record);
       return;
     case "creating":
       upload.creating = record;
@@ -195,10 +202,13 @@ export function applyUpload(upload: SavedUpload, record: UploadRecord): void {
     case "continued":
       upload.ending = undefined;
       return;
+    case "failed":
+      upload.segments.clear(); // nobody will send them: their places are for others
+      upload.ending = record;
+      return;
     case "putting":
     case "completing":
     case "completed":
-    case "failed":
       upload.ending = record;
       return;
     default:

@@ -11,15 +11,18 @@ export class Segment {
   readonly at: number;
   readonly sizeBytes: number;
   readonly #memory: Buffer;
+  /** A word of its own: a kill can't split the store, as it can those of writeUInt32LE(). */
+  readonly #filled: Uint32Array;
 
   constructor(memory: SharedMemory, at: number, sizeBytes: number) {
     this.at = at;
     this.sizeBytes = sizeBytes;
     this.#memory = memory.subarray(at, at + extentOf(sizeBytes));
+    this.#filled = new Uint32Array(this.#memory.buffer, this.#memory.byteOffset, 1);
   }
 
   get filledBytes(): number {
-    return this.#memory.readUInt32LE(0);
+    return this.#filled[0] ?? 0;
   }
 
   get bytes(): Buffer {
@@ -31,13 +34,13 @@ export class Segment {
   }
 
   clear(): void {
-    this.#memory.writeUInt32LE(0, 0);
+    this.#filled[0] = 0;
   }
 
   append(data: Uint8Array): void {
     const filledBytes = this.filledBytes;
     this.#memory.set(data, SEGMENT_HEADER_BYTES + filledBytes);
-    this.#memory.writeUInt32LE(filledBytes + data.length, 0);
+    this.#filled[0] = filledBytes + data.length;
   }
 }
 

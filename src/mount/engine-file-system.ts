@@ -46,13 +46,14 @@ export class EngineFileSystem implements FileSystem {
   outcomeOf(unique: string): Outcome | undefined {
     const known = this.#engine.answers.of(unique);
     if (known === undefined) return undefined;
-    const { id, handle } = known;
+    const { id, handle, errno } = known;
     const inode = id === undefined ? undefined : this.#engine.table.find(id);
     const how = handle === undefined ? undefined : this.#engine.openedAs(handle);
     // Forgotten or closed since: so it was delivered.
     if (id !== undefined && inode === undefined) return undefined;
     if (handle !== undefined && how === undefined) return undefined;
     return {
+      errno,
       entry: inode && this.#entryOf(inode),
       opened: handle === undefined || how === undefined ? undefined : openedOf(handle, how),
     };
@@ -92,22 +93,24 @@ export class EngineFileSystem implements FileSystem {
 
   async makeFile(caller: Caller, parent: number, name: string): Promise<Entry> {
     this.#admit(caller);
-    return this.#count(await this.#engine.makeFile(parent, name), caller.unique);
+    const inode = await this.#once(caller, this.#engine.makeFile(parent, name));
+    return this.#count(inode, caller.unique);
   }
 
   async makeDirectory(caller: Caller, parent: number, name: string): Promise<Entry> {
     this.#admit(caller);
-    return this.#count(await this.#engine.makeDirectory(parent, name), caller.unique);
+    const inode = await this.#once(caller, this.#engine.makeDirectory(parent, name));
+    return this.#count(inode, caller.unique);
   }
 
   unlink(caller: Caller, parent: number, name: string): Promise<void> {
     this.#admit(caller);
-    return this.#engine.unlink(parent, name, caller.unique);
+    return this.#once(caller, this.#engine.unlink(parent, name, caller.unique));
   }
 
   removeDirectory(caller: Caller, parent: number, name: string): Promise<void> {
     this.#admit(caller);
-    return this.#engine.removeDirectory(parent, name, caller.unique);
+    return this.#once(caller, this.#engine.removeDirectory(parent, name, caller.unique));
   }
 
   rename(parent: number, name: string): Promise<void> {
@@ -117,14 +120,15 @@ export class EngineFileSystem implements FileSystem {
   async create(caller: Caller, parent: number, name: string, flags: number) {
     this.#admit(caller);
     const absent = this.#absences.take(parent, name);
-    const { inode, handle } = await this.#engine.create(parent, name, flags, caller.pid, absent);
+    const made = this.#engine.create(parent, name, flags, caller.pid, absent);
+    const { inode, handle } = await this.#once(caller, made);
     this.#engine.acknowledge(handle, caller.unique);
     return { entry: this.#count(inode, caller.unique), opened: openedOf(handle, "write") };
   }
 
   async open(caller: Caller, nodeid: number, flags: number): Promise<Opened> {
     this.#admit(caller);
-    const opened = await this.#engine.open(nodeid, flags, caller.pid);
+    const opened = await this.#once(caller, this.#engine.open(nodeid, flags, caller.pid));
     this.#engine.acknowledge(opened.handle, caller.unique);
     return openedOf(opened.handle, opened.writes ? "write" : "read");
   }
@@ -167,6 +171,20 @@ export class EngineFileSystem implements FileSystem {
 
   releaseDirectory(handle: number): void {
     this.#engine.releaseDirectory(handle);
+  }
+
+  /**
+   * What has failed and was answered may come again, when its slot was not released in time. By
+   * then it could succeed, and an unlink would delete what was put there after it.
+   */
+  async #once<T>({ unique }: Caller, work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      const errno = errnoOf(error);
+      if (errno !== undefined) this.#engine.answers.done(unique, errno);
+      throw error;
+    }
   }
 
   #admit({ uid }: Caller): void {

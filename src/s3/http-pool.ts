@@ -44,7 +44,8 @@ export class HttpPool {
         connection.close();
         signal.throwIfAborted();
         // It went stale in the pool: not a failure of the endpoint, and the next one is younger.
-        if (!connection.usedBefore) throw error;
+        // A POST may have been done before it did: whoever sent it has to look.
+        if (!connection.usedBefore || request.method === "POST") throw error;
       }
     }
   }

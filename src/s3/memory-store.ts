@@ -116,7 +116,7 @@ export class MemoryStore implements ObjectStore {
   }
 
   async abortUpload(_key: string, uploadId: string): Promise<void> {
-    this.#uploads.delete(uploadId);
+    if (!this.#uploads.delete(uploadId)) throw new Failure("absent", uploadId);
   }
 
   async delete(key: string): Promise<void> {

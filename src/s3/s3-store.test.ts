@@ -213,3 +213,84 @@ test("an endpoint that is not there is named", async () => {
     /can't reach the endpoint 127\.0\.0\.1:\d+: .*ECONNREFUSED/,
   );
 });
+
+const BEGAN_MS = Date.parse("2026-11-15T12:00:00Z");
+const uploadOf = (key: string, id: string, initiated: string) =>
+  `<Upload><Key>${key}</Key><UploadId>${id}</UploadId><Initiated>${initiated}</Initiated></Upload>`;
+const uploadsListed: Answer = (response) => {
+  const uploads = [
+    uploadOf("d%2Fk", "older", "2026-11-15T11:59:00.000Z"),
+    uploadOf("d%2Fk", "busy", "2026-11-15T12:00:01.000Z"),
+    uploadOf("d%2Fk", "ended", "2026-11-15T12:00:01.000Z"),
+    uploadOf("d%2Fk", "stray", "2026-11-15T11:59:58.000Z"), // their clock is behind ours
+    uploadOf("d%2Fk2", "longer", "2026-11-15T12:00:01.000Z"),
+  ];
+  const type = "<EncodingType>url</EncodingType>";
+  response.end(
+    `<ListMultipartUploadsResult>${type}${uploads.join("")}</ListMultipartUploadsResult>`,
+  );
+};
+const withParts: Answer = (response) =>
+  response.end("<ListPartsResult><Part><PartNumber>1</PartNumber></Part></ListPartsResult>");
+const withoutParts: Answer = (response) => response.end("<ListPartsResult></ListPartsResult>");
+const removed: Answer = (response) => response.writeHead(204).end();
+
+test("strays: only uploads without parts, of exactly this key, begun since then", async () => {
+  const gone = fails(404, "NoSuchUpload");
+  using endpoint = await scripted([uploadsListed, withParts, gone, withoutParts, removed]);
+  await endpoint.store.abortStrays("d/k", BEGAN_MS, signal);
+  assert.deepEqual(endpoint.asked, [
+    "GET /bkt/?encoding-type=url&prefix=d%2Fk&uploads=",
+    "GET /bkt/d/k?uploadId=busy",
+    "GET /bkt/d/k?uploadId=ended",
+    "GET /bkt/d/k?uploadId=stray",
+    "DELETE /bkt/d/k?uploadId=stray",
+  ]);
+});
+
+const begun: Answer = (response) => {
+  const id = "<UploadId>second</UploadId>";
+  response.end(`<InitiateMultipartUploadResult>${id}</InitiateMultipartUploadResult>`);
+};
+const listed: Answer = (response) => {
+  const stray = uploadOf("k", "first", new Date().toISOString());
+  response.end(`<ListMultipartUploadsResult>${stray}</ListMultipartUploadsResult>`);
+};
+
+test("an upload whose beginning was not answered is removed before another one begins", async () => {
+  const script = [lost, listed, withoutParts, removed, begun];
+  using endpoint = await scripted([...script, ...script]); // the second time on a kept connection
+  for (const at of [3, 8]) {
+    assert.equal(await endpoint.store.createUpload("k", NONCE, signal), "second");
+    assert.equal(endpoint.asked[at], "DELETE /bkt/k?uploadId=first");
+  }
+});
+
+const ours: Answer = (response) =>
+  response.writeHead(200, { etag: '"o"', "x-amz-meta-s3csi-upload": NONCE }).end();
+const stored: Answer = (response) => response.writeHead(200, { etag: '"e"' }).end();
+
+test("an object is our own by its mark alone", async () => {
+  using endpoint = await scripted([ours, foreign, fails(404, "NoSuchKey"), stored]);
+  const find = () => endpoint.store.findOwn("k", NONCE, signal);
+  assert.equal(await find(), '"o"');
+  assert.equal(await find(), undefined);
+  assert.equal(await find(), undefined);
+  assert.equal(await find(), undefined, "without a mark");
+});
+
+// prettier-ignore
+const puts: [what: string, script: Answer[], etag: string, asked: string[]][] = [
+  ["done",            [lost, ours],              '"o"', ["PUT", "HEAD"]],
+  ["not done",        [lost, foreign, stored],   '"e"', ["PUT", "HEAD", "PUT"]],
+];
+for (const [what, script, etag, asked] of puts) {
+  test(`a PUT whose answer was lost is settled by its mark: ${what}`, async () => {
+    using endpoint = await scripted(script);
+    assert.deepEqual(await endpoint.store.put("k", BODY, NONCE, signal), { etag });
+    assert.deepEqual(
+      endpoint.asked.map((line) => line.split(" ")[0]),
+      asked,
+    );
+  });
+}

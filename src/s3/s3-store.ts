@@ -219,11 +219,18 @@ export class S3Store implements ObjectStore {
     const response = await this.#transport.send({ method: "GET", key: "", query }, signal);
     for (const upload of readUploads(response.body.toString("utf8"))) {
       if (upload.key !== key || upload.initiatedMs < sinceMs - CLOCK_SLACK_MS) continue;
-      const id = [["uploadId", upload.uploadId]] as const;
-      const parts = await this.#transport.send({ method: "GET", key, query: id }, signal);
-      if (hasParts(parts.body.toString("utf8"))) continue;
-      await this.#transport.send({ method: "DELETE", key, query: id }, signal);
+      await this.#abortWithoutParts(key, upload.uploadId, signal).catch((error: unknown) => {
+        const gone = error instanceof Failure && error.kind === "absent";
+        if (!gone) throw error; // else its owner has ended it meanwhile
+      });
     }
+  }
+
+  async #abortWithoutParts(key: string, uploadId: string, signal: AbortSignal): Promise<void> {
+    const query = [["uploadId", uploadId]] as const;
+    const parts = await this.#transport.send({ method: "GET", key, query }, signal);
+    if (hasParts(parts.body.toString("utf8"))) return;
+    await this.#transport.send({ method: "DELETE", key, query }, signal);
   }
 
   #send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {

@@ -10,6 +10,8 @@ const POOL_THREADS = "12"; // those that wait in read(2) on the device, and some
 
 /** What to serve, for as many engines as it takes. */
 export interface EngineSpec {
+  /** What Node runs: ourselves, unless said otherwise. No word after it is ever Node's. */
+  readonly program?: string;
   /** Of `s3csi mount`, one word each: with a bucket, and a directory that is not looked at. */
   readonly args: readonly string[];
   readonly env: Environment;
@@ -43,8 +45,7 @@ export class EngineProcess {
 
   /** The descriptors are inherited: the caller keeps its own. */
   constructor(spec: EngineSpec, fds: MountFds, how: { readonly resume: boolean }) {
-    // The bundle, or its source: no word after it is ever Node's.
-    const [, program = ""] = process.argv;
+    const { program = process.argv[1] ?? "" } = spec; // the bundle, or its source
     this.#child = spawn(process.execPath, [program, "mount", ...spec.args], {
       env: { ...spec.env, UV_THREADPOOL_SIZE: POOL_THREADS },
       stdio: ["ignore", "inherit", "inherit", fds.fuse, fds.slots, fds.journal, fds.spool, "ipc"],

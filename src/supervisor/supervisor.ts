@@ -13,6 +13,8 @@ const PAUSE_MAX_MS = 5_000;
 /** Who lived this long was well: its death starts a new count of attempts. */
 const WELL_AFTER_MS = 10_000;
 const GIVE_UP_AFTER_MS = 600_000;
+/** From an engine's word that it has failed to its end. */
+const LEAVE_WITHIN_MS = 2_000;
 
 export interface Recovery {
   readonly cause: string;
@@ -24,6 +26,8 @@ export interface SupervisorOptions {
   readonly log: Log;
   /** Without an engine for this long the connection is given up: nobody shall wait for ever. */
   readonly giveUpAfterMs?: number;
+  /** How often an engine is asked for a sign of life. */
+  readonly askEveryMs?: number;
   readonly onRecovered?: (recovery: Recovery) => void;
 }
 
@@ -42,6 +46,7 @@ export class Supervisor {
   #engine: EngineProcess;
   #oomKills = countOomKills();
   #failures = 0;
+  #wanted = true;
 
   /** Owns the descriptors from now on. */
   constructor(spec: EngineSpec, fds: MountFds, options: SupervisorOptions) {
@@ -79,6 +84,7 @@ export class Supervisor {
 
   /** Nothing of it is wanted any more: nothing was acknowledged, or all is lost anyway. */
   kill(): void {
+    this.#wanted = false;
     this.#finishing.abort();
     this.#engine.kill();
   }
@@ -88,15 +94,14 @@ export class Supervisor {
       await this.#engine.ready;
     } catch (error) {
       this.#ready.reject(error);
-      this.#engine.kill();
-      const { code } = await this.#engine.ended;
+      const { code } = await this.#endOf(this.#engine);
       return code ?? 1;
     }
     this.#ready.resolve();
     for (;;) {
       const startedMs = performance.now();
       const end = await this.#engine.ended;
-      if (end.orderly) return end.code ?? 1;
+      if (end.orderly || !this.#wanted) return end.code ?? 1;
       if (performance.now() - startedMs > WELL_AFTER_MS) this.#failures = 0;
       if (!(await this.#recover(this.#causeOf(end)))) return 1;
     }
@@ -107,7 +112,8 @@ export class Supervisor {
     const { log, giveUpAfterMs = GIVE_UP_AFTER_MS } = this.#options;
     const diedMs = performance.now();
     for (let attempts = 1; ; attempts++) {
-      if (this.#failures > 1) await sleep(pauseAfter(this.#failures));
+      if (this.#failures > 1) await this.#pause();
+      if (!this.#wanted) return false;
       this.#engine = this.#start(true);
       if (this.#finishing.signal.aborted) this.#engine.finish();
       try {
@@ -117,8 +123,7 @@ export class Supervisor {
         this.#options.onRecovered?.({ cause, pauseMs, attempts });
         return true;
       } catch (error) {
-        this.#engine.kill();
-        const next = await this.#engine.ended;
+        const next = await this.#endOf(this.#engine);
         if (next.orderly && this.#finishing.signal.aborted) return true; // it had nothing to serve
         const failed = this.#causeOf(next);
         const reason = error instanceof Error ? error.message : failed;
@@ -129,6 +134,23 @@ export class Supervisor {
         }
         log.error({ cause, reason, attempts }, "the next engine failed too");
       }
+    }
+  }
+
+  /** Cut short by the wish to end; who fails after that is waited for as ever. */
+  async #pause(): Promise<void> {
+    const { signal } = this.#finishing;
+    const options = signal.aborted ? {} : { signal };
+    await sleep(pauseAfter(this.#failures), undefined, options).catch(() => {});
+  }
+
+  /** Of one that has failed. It says how by its exit status: only one that stays is killed. */
+  async #endOf(engine: EngineProcess): Promise<EngineEnd> {
+    const timer = setTimeout(() => engine.kill(), LEAVE_WITHIN_MS);
+    try {
+      return await engine.ended;
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -143,10 +165,12 @@ export class Supervisor {
 
   #start(resume: boolean): EngineProcess {
     const engine = new EngineProcess(this.#spec, this.#fds, { resume });
-    watchOver(engine, () => {
-      this.#options.log.error({ pid: engine.pid }, "the engine hangs: killing it");
+    const { log, askEveryMs } = this.#options;
+    const onHanging = () => {
+      log.error({ pid: engine.pid }, "the engine hangs: killing it");
       engine.kill();
-    });
+    };
+    watchOver(engine, onHanging, askEveryMs);
     return engine;
   }
 }

@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import { constants } from "node:os";
+import { test } from "node:test";
+import { getSystemErrorName } from "node:util";
+import * as fc from "fast-check";
+import { anyOperation, ReferenceModel } from "../../test/engine/reference-model.ts";
+import type { Operation } from "../../test/engine/reference-model.ts";
+import { ROOT_NODEID } from "../engine/inode-table.ts";
+import { ErrnoError } from "./test-kernel.ts";
+import { TestWorld } from "./test-world.ts";
+import type { WorldPlan } from "./test-world.ts";
+
+/** FULL=1: 2,000 sequences however long they take; FULL=20: twenty times as many. */
+const FULL = Number(process.env["FULL"] ?? 0);
+const LIMIT_MS = 3_000;
+/** Smaller files are synced while they are written; of larger ones the rest would be refused. */
+const SYNCED_BYTES = 17;
+const { errno } = constants;
+
+/** Each number is how many instants an engine lives; the last one lives to the end. */
+const anyPlan: fc.Arbitrary<WorldPlan> = fc.record({
+  lives: fc.array(fc.oneof(fc.nat({ max: 12 }), fc.nat({ max: 100 })), { maxLength: 20 }),
+  resends: fc.boolean(),
+  areaBytes: fc.constantFrom(1 << 13, 1 << 18),
+});
+
+/** So few that most operations meet what an earlier one has left. */
+const fewPaths = fc.constantFrom(["a"], ["a"], ["b"], ["a", "b"]);
+
+const OUTCOME_OF_ERRNO: Readonly<Record<number, string>> = {
+  [errno.ENOENT]: "absent",
+  [errno.EEXIST]: "conflict",
+};
+
+async function run(
+  { bucket, program }: TestWorld,
+  { do: verb, path, sizeBytes }: Operation,
+  content: string,
+  isLocalDir: boolean,
+): Promise<string> {
+  const key = path.join("/");
+  const name = path.at(-1) ?? "";
+  try {
+    if (verb === "put") {
+      if (!isLocalDir) await bucket.put(key, Buffer.from(content));
+      return "ok";
+    }
+    if (verb === "delete") {
+      await bucket.delete(key);
+      return "ok";
+    }
+    const parent = await program.walk(path.slice(0, -1));
+    if (verb === "list") return (await program.list(await program.lookup(parent, name))).join(",");
+    if (verb === "read") return await program.read(await program.lookup(parent, name));
+    if (verb !== "write") await program[verb](parent, name);
+    else await program.write(parent, name, content.slice(0, sizeBytes), sizeBytes < SYNCED_BYTES);
+    return "ok";
+  } catch (error) {
+    if (!(error instanceof ErrnoError)) throw error;
+    return OUTCOME_OF_ERRNO[error.errno] ?? getSystemErrorName(-error.errno);
+  }
+}
+
+async function agrees(
+  operations: readonly (readonly [Operation, Operation["path"]])[],
+  plan: WorldPlan,
+): Promise<void> {
+  const model = new ReferenceModel();
+  const world = new TestWorld(plan);
+  for (const [index, [{ do: verb, sizeBytes }, path]] of operations.entries()) {
+    const one = { do: verb, sizeBytes, path };
+    const content = `${index}:`.padEnd(100, String(index % 10));
+    const isLocalDir = model.localDirs.has(one.path.join("/"));
+    const want = model.run(one, content);
+    const got = await world.settles(run(world, one, content, isLocalDir));
+    assert.equal(got, want, `step ${index}: ${one.do} ${one.path.join("/")}`);
+    const bodies = world.bucket.keys.map((key) => [key, String(world.bucket.body(key))]);
+    assert.deepEqual(Object.fromEntries(bodies), Object.fromEntries(model.objects));
+    world.checkReferences();
+    if (index % 3 === 0) world.forgetAll();
+  }
+  await world.end();
+  assert.equal(world.bucket.unfinishedUploads, 0, "unfinished uploads");
+  assert.equal(world.spoolBytes, 0, "bytes in the spool");
+  const needless = world.inodes - 1 - model.localDirs.size;
+  // An engine that dies while it serves an answered request again leaves its reference behind.
+  assert(needless >= 0 && needless <= Math.max(0, world.deaths - 1), `${needless} inodes`);
+}
+
+/** A program that has its file for itself: what it finds there is what it left there. */
+async function usesFile(world: TestWorld, name: string, sizes: readonly number[]): Promise<void> {
+  const { program } = world;
+  let content: string | undefined;
+  for (const [index, size] of sizes.entries()) {
+    if (size < 0 && content !== undefined) await program.unlink(ROOT_NODEID, name);
+    content = size < 0 ? undefined : `${name}${index}:`.repeat(size).slice(0, size);
+    if (content === undefined) continue;
+    await program.write(ROOT_NODEID, name, content, size < SYNCED_BYTES);
+    assert.equal(await program.read(await program.lookup(ROOT_NODEID, name)), content);
+  }
+  assert.equal(world.bucket.body(name)?.toString(), content);
+}
+
+async function keepsApart(files: readonly (readonly number[])[], plan: WorldPlan): Promise<void> {
+  const world = new TestWorld(plan);
+  const all = files.map((sizes, index) => usesFile(world, String(index), sizes));
+  await world.settles(Promise.all(all));
+  world.checkReferences();
+  await world.end();
+  assert.equal(world.bucket.unfinishedUploads, 0, "unfinished uploads");
+  assert.equal(world.spoolBytes, 0, "bytes in the spool");
+}
+
+const seed = Number(process.env["SEED"] ?? Date.now() % 0x7fff_ffff);
+const limits = {
+  seed,
+  numRuns: 2_000 * Math.max(1, FULL),
+  ...(FULL > 0 ? {} : { interruptAfterTimeLimit: LIMIT_MS }),
+};
+
+test("an engine that dies at any instant, again and again, agrees with the model", async (t) => {
+  t.diagnostic(`SEED=${seed}`);
+  const operations = fc.array(fc.tuple(anyOperation, fewPaths), { minLength: 1, maxLength: 25 });
+  await fc.assert(fc.asyncProperty(operations, anyPlan, agrees), limits);
+});
+
+test("programs at the same time each find what they wrote, whenever the engine dies", async (t) => {
+  t.diagnostic(`SEED=${seed}`);
+  const sizes = fc.array(fc.constantFrom(-1, 0, 1, 15, 16, 33, 100), { maxLength: 5 });
+  const files = fc.array(sizes, { minLength: 2, maxLength: 4 });
+  await fc.assert(fc.asyncProperty(files, anyPlan, keepsApart), limits);
+});
