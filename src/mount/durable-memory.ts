@@ -1,8 +1,8 @@
 import type { Buffer } from "node:buffer";
 import type { EngineMemory } from "../engine/engine.ts";
 import { isJournal, Journal, journalBytes } from "../journal/journal.ts";
+import { noJournal } from "../journal/no-journal.ts";
 import { replay } from "../journal/saved-state.ts";
-import type { SavedState } from "../journal/saved-state.ts";
 import { Spool } from "../journal/spool.ts";
 import { exitNow } from "../sys/exit-now.ts";
 import { mapMemfd, releasePages } from "../sys/memfd.ts";
@@ -22,29 +22,36 @@ export interface DurableFds {
 }
 
 export interface DurableMemory extends EngineMemory {
-  readonly journal: Journal;
+  readonly journal: Pick<Journal, "note" | "commit" | "hasRoom" | "state">;
 }
 
 /** Journal and spool in memory that others hold too: new, or as an earlier engine left them. */
-export function openDurableMemory(fds: DurableFds, { engine }: MountOptions): DurableMemory {
-  const areaBytes = Math.max(JOURNAL_AREA_BYTES_MIN, engine.inodesMax * INODE_RECORD_BYTES);
+export function openDurableMemory(fds: DurableFds, options: MountOptions): DurableMemory {
+  const spool = openSpool(fds, options);
+  if (!options.keepsJournal) return { journal: noJournal(), spool, saved: undefined };
+  const { inodesMax } = options.engine;
+  const areaBytes = Math.max(JOURNAL_AREA_BYTES_MIN, inodesMax * INODE_RECORD_BYTES);
   const memory = mapMemfd(fds.journalFd, journalBytes(areaBytes), { populate: false });
-  const { journal, saved } = openJournal(memory, fds.journalFd);
+  return { ...openJournal(memory, fds.journalFd), spool };
+}
+
+function openSpool(fds: DurableFds, { engine }: MountOptions): Spool {
   const spoolBytes = Math.max(SPOOL_BYTES_MIN, engine.writePartSizeBytes * PARTS_MIN);
   const spoolMemory = mapMemfd(fds.spoolFd, spoolBytes, { populate: false });
-  const spool = new Spool(spoolMemory, {
+  return new Spool(spoolMemory, {
     limitBytes: engine.memoryBytes / 2,
     onIdle: (offset, sizeBytes) => releasePages(fds.spoolFd, offset, sizeBytes),
   });
-  return { journal, spool, saved };
 }
 
-function openJournal(memory: Buffer, fd: number): { journal: Journal; saved?: SavedState } {
+function openJournal(memory: Buffer, fd: number): Pick<DurableMemory, "journal" | "saved"> {
   const options = {
     onFenced: () => exitNow(EXIT_FENCED),
     onIdle: (offset: number, sizeBytes: number) => releasePages(fd, offset, sizeBytes),
   };
-  if (!isJournal(memory)) return { journal: Journal.begin(memory, options) };
+  if (!isJournal(memory)) {
+    return { journal: Journal.begin(memory, options), saved: undefined };
+  }
   const { journal, records } = Journal.resume(memory, options);
   return { journal, saved: replay(records) };
 }
