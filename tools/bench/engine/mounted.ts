@@ -33,8 +33,9 @@ export class Mounted implements AsyncDisposable {
     this.#child = spawn("setpriv", command, {
       cwd: "/",
       env: { ...contender.env, ...arena.mark, [MOUNT_MARK]: directory },
-      stdio: ["ignore", "ignore", "pipe"],
+      stdio: ["ignore", "pipe", "pipe"],
     });
+    this.#child.stdout?.resume(); // whoever wants to read it may
     this.#ended = new Promise((resolve) => {
       this.#child.once("error", () => resolve());
       this.#child.once("exit", () => resolve());
@@ -64,6 +65,10 @@ export class Mounted implements AsyncDisposable {
       if (performance.now() > deadlineMs) throw new Error(`${this.#name} does not mount`);
       await delay(2);
     }
+  }
+
+  get process(): ChildProcess {
+    return this.#child;
   }
 
   use(): Promise<Use> {
