@@ -11,7 +11,8 @@ const run = promisify(execFile);
 const PACKAGES = (
   "fio libaio1 libargon2-1 libboost-iostreams1.74.0 libboost-thread1.74.0 libcryptsetup12 " +
   "libdaxctl1 libdevmapper1.02.1 libfmt9 libgfapi0 libgfrpc0 libgfxdr0 libglusterfs0 " +
-  "libibverbs1 libicu72 libjson-c5 libkmod2 libnbd0 libndctl6 libnl-3-200 libnl-route-3-200 libnuma1 " +
+  "libibverbs1 libicu72 " +
+  "libjson-c5 libkmod2 libnbd0 libndctl6 libnl-3-200 libnl-route-3-200 libnuma1 " +
   "libpmem1 libpmemblk1 librados2 librbd1 librdmacm1 libtirpc3 libxml2"
 ).split(" ");
 

@@ -87,8 +87,8 @@ export function pagesOf(report: Figures): Record<string, string> {
     `  (${said("cost_write_cpu_s_per_gib_without")}), a metadata operation`,
     `  ${said("cost_metadata_cpu_operation_us")} µs`,
     `  (${said("cost_metadata_cpu_operation_us_without")}).`,
-    "- **Memory** is PSS: pages in common with other processes count in part. Every other Node on the",
-    "  machine makes it smaller: it shares the program's own pages.",
+    "- **Memory** is PSS: pages in common with other processes count in part. Every other Node",
+    "  on the machine makes it smaller: it shares the program's own pages.",
     "",
   ];
   return { "survive.md": lines.join("\n") };
