@@ -1,7 +1,7 @@
 import type { EngineMemory } from "../engine/engine.ts";
 import { isJournal, Journal, journalBytes } from "../journal/journal.ts";
+import { noJournal } from "../journal/no-journal.ts";
 import { replay } from "../journal/saved-state.ts";
-import type { SavedState } from "../journal/saved-state.ts";
 import type { SharedMemory } from "../journal/shared-memory.ts";
 import { Spool } from "../journal/spool.ts";
 import { exitNow } from "../sys/exit-now.ts";
@@ -23,21 +23,24 @@ export interface DurableFds {
 }
 
 export interface DurableMemory extends EngineMemory {
-  readonly journal: Journal;
+  readonly journal: Pick<Journal, "note" | "commit" | "hasRoom" | "state">;
 }
 
 /** Journal and spool in memory that others hold too: new, or as an earlier engine left them. */
-export function openDurableMemory(fds: DurableFds, { engine }: MountOptions): DurableMemory {
-  const areaBytes = areaBytesFor(engine.inodesMax);
+export function openDurableMemory(fds: DurableFds, options: MountOptions): DurableMemory {
+  const spool = openSpool(fds, options);
+  if (!options.keepsJournal) return { journal: noJournal(), spool, saved: undefined };
+  const areaBytes = areaBytesFor(options.engine.inodesMax);
   const memory = new LazyMemory(fds.journalFd, journalBytes(areaBytes));
-  const { journal, saved } = openJournal(memory, fds.journalFd);
+  return { ...openJournal(memory, fds.journalFd), spool };
+}
+
+function openSpool(fds: DurableFds, { engine }: MountOptions): Spool {
   const spoolBytes = Math.max(SPOOL_BYTES_MIN, engine.writePartSizeBytes * PARTS_MIN);
-  const spoolMemory = new LazyMemory(fds.spoolFd, spoolBytes);
-  const spool = new Spool(spoolMemory, {
+  return new Spool(new LazyMemory(fds.spoolFd, spoolBytes), {
     limitBytes: engine.memoryBytes / 2,
     onIdle: (offset, sizeBytes) => releasePages(fds.spoolFd, offset, sizeBytes),
   });
-  return { journal, spool, saved };
 }
 
 function areaBytesFor(inodes: number): number {
@@ -45,12 +48,14 @@ function areaBytesFor(inodes: number): number {
   return Math.min(Math.max(pages * PAGE_BYTES, AREA_BYTES.min), AREA_BYTES.max);
 }
 
-function openJournal(memory: SharedMemory, fd: number): { journal: Journal; saved?: SavedState } {
+function openJournal(memory: SharedMemory, fd: number): Pick<DurableMemory, "journal" | "saved"> {
   const options = {
     onFenced: () => exitNow(EXIT_FENCED),
     onIdle: (offset: number, sizeBytes: number) => releasePages(fd, offset, sizeBytes),
   };
-  if (!isJournal(memory)) return { journal: Journal.begin(memory, options) };
+  if (!isJournal(memory)) {
+    return { journal: Journal.begin(memory, options), saved: undefined };
+  }
   const { journal, records } = Journal.resume(memory, options);
   return { journal, saved: replay(records) };
 }

@@ -1,3 +1,4 @@
+import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
 import { Secret } from "../base/secret.ts";
@@ -24,6 +25,10 @@ export async function runHandedOver(
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
   const start = await control.started;
   const { fuseFd, mountedByUs, resume } = start;
+  if (resume && !options.keepsJournal) {
+    const reason = "--no-journal: nothing is known of what the engine before this one has served";
+    throw new Failure("invalid", reason);
+  }
   const idle = resume ? [] : options.idle; // once is enough
   for (const option of idle) log.warn({ option }, "option without effect");
   const credentials = credentialsOf(start.credentials, options, env);

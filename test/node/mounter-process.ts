@@ -72,6 +72,14 @@ export class MounterProcess implements AsyncDisposable {
     return this.child.pid ?? -1;
   }
 
+  /** As when its container is killed: all of it at once. */
+  async killAll(): Promise<void> {
+    const engines = this.enginePids;
+    this.child.kill("SIGKILL"); // first, else it starts another
+    for (const pid of engines) process.kill(pid, "SIGKILL");
+    await this.ended;
+  }
+
   /** The engines that run, by the kernel's word. */
   get enginePids(): number[] {
     const path = `/proc/${this.pid}/task/${this.pid}/children`;
@@ -92,11 +100,8 @@ export class MounterProcess implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     const running = this.child.exitCode === null && this.child.signalCode === null;
-    if (running) {
-      for (const pid of this.enginePids) process.kill(pid, "SIGKILL");
-      this.child.kill("SIGKILL");
-    }
-    await this.ended;
+    if (running) await this.killAll();
+    else await this.ended;
     await this.#owned.disposeAsync(); // the directory, where it has its own
   }
 

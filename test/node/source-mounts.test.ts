@@ -79,13 +79,12 @@ describe("the sources of a node", () => {
     assert.equal(await fs.readFile(join(source.dir, "there"), "utf8"), "content");
   });
 
-  test("a mount that has lost its engine is made anew for the next who comes", async () => {
+  test("a mount that has lost its container is made anew for the next who comes", async () => {
     await using node = await TestNode.start();
     const pod = node.pod();
     const first = pod.run();
     const dead = await ensure(node, pod);
-    for (const pid of first.enginePids) process.kill(pid, "SIGKILL");
-    assert.notEqual(await first.ended, 0);
+    await first.killAll();
     pod.run();
     const live = await ensure(node, pod);
     assert.equal(await fs.readFile(join(live.dir, "there"), "utf8"), "content");
@@ -98,8 +97,7 @@ describe("the sources of a node", () => {
     const pod = node.pod();
     const first = pod.run();
     await ensure(node, pod);
-    for (const pid of first.enginePids) process.kill(pid, "SIGKILL");
-    await first.ended;
+    await first.killAll();
     const second = pod.run();
     assert.equal(await node.sources.remove("mp-1", pod.pod), true);
     assert.equal(await second.ended, 0);

@@ -46,3 +46,16 @@ export function shortOf(value: number | string): string {
   if (typeof value === "string" || Number.isInteger(value)) return String(value);
   return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }
+
+/** The same for the head of a page. */
+export function machineRows(report: Figures): string[][] {
+  const said = (name: string) => shortOf(report[name] ?? "-");
+  return [
+    ["Processor", `${said("cpu_model")}, ${said("cpu_cores")} cores`],
+    ["Memory", `${said("memory_mb")} MB`],
+    ["Kernel", said("kernel")],
+    ["S3 server", said("s3_server_version")],
+    ["s3csi", `${said("s3csi_version")} on Node ${said("node_version")}`],
+    ["Date", said("date").slice(0, 10)],
+  ];
+}

@@ -1,14 +1,6 @@
-import { markdownTable } from "../../../src/base/markdown-table.ts";
+import { tableOfAims } from "../aim.ts";
+import type { Aim } from "../aim.ts";
 import type { Figures } from "../part.ts";
-import { shortOf } from "../report.ts";
-
-interface Aim {
-  readonly title: string;
-  readonly figure: string;
-  readonly unit: string;
-  readonly atLeast?: number;
-  readonly atMost?: number;
-}
 
 /** Case → what it is, in a person's words. */
 export const TITLES = {
@@ -48,18 +40,7 @@ const AIMS: readonly Aim[] = [
   { title: TITLES.mount, figure: "mount_rss_mb", unit: "MB", atMost: 80 },
 ];
 
-/** What was wished for beside what was measured. `×` s3fs and rclone: times as fast. */
+/** `×` s3fs and rclone: times as fast. */
 export function aimTable(figures: Figures): string {
-  const rows = AIMS.map((aim) => {
-    const value = figures[aim.figure];
-    const bound = aim.atLeast === undefined ? `≤ ${aim.atMost}` : `≥ ${aim.atLeast}`;
-    const shown = value === undefined ? "not measured" : `${shortOf(value)} ${aim.unit}`;
-    return [aim.title, shown, `${bound} ${aim.unit}`, met(aim, value)];
-  });
-  const lines = markdownTable(["Case", "Measured", "Aim", "Met"], rows);
-  return `${lines.join("\n")}\n`;
-}
-
-function met({ atLeast = 0, atMost = Infinity }: Aim, value: number | string | undefined): string {
-  return typeof value === "number" && value >= atLeast && value <= atMost ? "yes" : "**no**";
+  return tableOfAims(AIMS, figures);
 }

@@ -24,9 +24,13 @@ export async function contenders(access: S3Access, dir: string): Promise<Contend
 }
 
 /** Ours as it is shipped: the bundle, not the sources. */
-export async function ourEngine(access: S3Access): Promise<Contender> {
+export async function ourEngine(
+  access: S3Access,
+  options: readonly string[] = [],
+): Promise<Contender> {
   await bundle();
   const entry = join(BUNDLE_DIR, "s3csi.mjs");
+  const all = ["--allow-overwrite", ...options];
   return {
     name: OURS,
     version: VERSION,
@@ -35,7 +39,7 @@ export async function ourEngine(access: S3Access): Promise<Contender> {
       AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
       AWS_ENDPOINT_URL: access.endpoint,
     },
-    command: (at) => [process.execPath, entry, "mount", BUCKET, at, "--allow-overwrite"],
+    command: (at) => [process.execPath, entry, "mount", BUCKET, at, ...all],
   };
 }
 

@@ -33,8 +33,9 @@ export class Mounted implements AsyncDisposable {
     this.#child = spawn("setpriv", command, {
       cwd: "/",
       env: { ...contender.env, ...arena.mark, [MOUNT_MARK]: directory },
-      stdio: ["ignore", "ignore", "pipe"],
+      stdio: ["ignore", "pipe", "pipe"],
     });
+    this.#child.stdout?.resume(); // whoever wants to read it may
     this.#ended = new Promise((resolve) => {
       this.#child.once("error", () => resolve());
       this.#child.once("exit", () => resolve());
@@ -65,6 +66,10 @@ export class Mounted implements AsyncDisposable {
       await delay(2);
     }
     await stat(this.directory); // it is there before anybody serves it
+  }
+
+  get process(): ChildProcess {
+    return this.#child;
   }
 
   use(): Promise<Use> {

@@ -1,7 +1,7 @@
 import { markdownTable } from "../../../src/base/markdown-table.ts";
 import { barPlot } from "../bar-plot.ts";
 import type { Figures } from "../part.ts";
-import { shortOf } from "../report.ts";
+import { machineRows, shortOf } from "../report.ts";
 import { aimTable, TITLES } from "./aims.ts";
 import { figureOf, OURS, PEERS } from "./figure-names.ts";
 
@@ -40,7 +40,7 @@ function engineMd(report: Figures): string {
     "Bytes and names that are read are compared; what is written is compared in the bucket.",
     `Rounds: ${said("rounds")}; figures are their medians.`,
     "",
-    ...markdownTable(["Machine", ""], machineRows(said)),
+    ...markdownTable(["Machine", ""], [...machineRows(report), ...peerRows(said)]),
     "",
     "## Aims",
     "",
@@ -72,16 +72,10 @@ function engineMd(report: Figures): string {
   return `${sections.join("\n").trimEnd()}\n`;
 }
 
-function machineRows(said: (name: string) => string): string[][] {
+function peerRows(said: (name: string) => string): string[][] {
   return [
-    ["Processor", `${said("cpu_model")}, ${said("cpu_cores")} cores`],
-    ["Memory", `${said("memory_mb")} MB`],
-    ["Kernel", said("kernel")],
-    ["S3 server", said("s3_server_version")],
-    ["s3csi", `${said("s3csi_version")} on Node ${said("node_version")}`],
     ["s3fs", `${said("s3fs_version")} of Debian`],
     ["rclone", `${said("rclone_version")}, \`rclone mount\``],
-    ["Date", said("date").slice(0, 10)],
   ];
 }
 

@@ -1,0 +1,14 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pausesOf } from "./under-kills.ts";
+
+test("a pause is the longest call that ended after its kill and began before the next", () => {
+  const slow = [
+    [90, 99], // over before the first kill
+    [95, 260], // held up by the first
+    [270, 300], // later, and shorter
+    [395, 500], // began before the second
+    [510, 640], // held up by it too, and longer
+  ] as const;
+  assert.deepEqual(pausesOf([100, 450, 700], { slow }), [165, 130, 0]);
+});
