@@ -4,17 +4,20 @@ import type { EngineMessage, Start } from "./control-messages.ts";
 
 export interface Control {
   readonly started: Promise<Start>;
+  readonly mounted: Promise<void>;
   /** The parent says so, or the parent has gone. */
   readonly finishing: Promise<"finish">;
 }
 
 export function listen(): Control {
   const started = Promise.withResolvers<Start>();
+  const mounted = Promise.withResolvers<void>();
   const finishing = Promise.withResolvers<"finish">();
   process.on("message", (input: unknown) => {
     try {
       const message = readControlMessage(input);
       if (message.do === "start") return started.resolve(message);
+      if (message.do === "serve") return mounted.resolve();
       if (message.do === "ask") return void tell({ did: "alive" });
       started.reject(new Failure("refused", "told to finish before it began"));
       finishing.resolve("finish");
@@ -26,7 +29,7 @@ export function listen(): Control {
     started.reject(new Failure("refused", "the mounter left before it said what to serve"));
     finishing.resolve("finish");
   });
-  return { started: started.promise, finishing: finishing.promise };
+  return { started: started.promise, mounted: mounted.promise, finishing: finishing.promise };
 }
 
 /** Resolves when the message is on its way, or when there is nobody to read it. */

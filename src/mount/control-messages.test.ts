@@ -6,7 +6,7 @@ import { readControlMessage } from "./control-messages.ts";
 const KEYS = { accessKeyId: "a", secretAccessKey: "s", sessionToken: undefined };
 
 const FDS = { fuseFd: 3, slotsFd: 4, journalFd: 5, spoolFd: 6 };
-const START = { do: "start", ...FDS, resume: false, mountedByUs: true } as const;
+const START = { do: "start", ...FDS, resume: false, waits: false, mountedByUs: true } as const;
 
 test("a start and a finish are read as they are", () => {
   const start = { ...START, credentials: KEYS };
@@ -14,6 +14,7 @@ test("a start and a finish are read as they are", () => {
   assert.deepEqual(readControlMessage({ ...start, credentials: null }).do, "start");
   assert.deepEqual(readControlMessage({ do: "finish" }), { do: "finish" });
   assert.deepEqual(readControlMessage({ do: "ask" }), { do: "ask" });
+  assert.deepEqual(readControlMessage({ do: "serve" }), { do: "serve" });
 });
 
 test("anything else is refused by the name of its field, never with a secret", () => {

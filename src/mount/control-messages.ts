@@ -9,6 +9,8 @@ export interface Start {
   readonly spoolFd: number;
   /** An earlier engine has served this connection: go on where it ended. */
   readonly resume: boolean;
+  /** Not mounted yet: say when it should be. */
+  readonly waits: boolean;
   readonly mountedByUs: boolean;
   /** Null: requests are not signed. `find`: where users keep them. */
   readonly credentials: Keys | null | "find";
@@ -23,13 +25,15 @@ interface Keys {
 /** What the mounter tells its engine over the ipc channel. */
 export type ControlMessage =
   | Start
+  /** It is mounted now. */
+  | { readonly do: "serve" }
   /** Is it still there? */
   | { readonly do: "ask" }
   | { readonly do: "finish" };
 
 /** What the engine tells its mounter. */
 export type EngineMessage =
-  | { readonly did: "ready" | "alive" }
+  | { readonly did: "opened" | "ready" | "alive" }
   | { readonly did: "failed"; readonly kind: FailureKind; readonly message: string }
   | { readonly did: "finished" };
 
@@ -39,9 +43,10 @@ export type EngineMessage =
  */
 export function readControlMessage(input: unknown): ControlMessage {
   const message = recordOf("the message", input);
-  if (message["do"] === "finish" || message["do"] === "ask") return { do: message["do"] };
-  if (message["do"] !== "start") throw wrong("do", '"start", "ask" or "finish"');
-  const { credentials, resume, mountedByUs } = message;
+  const verb = message["do"];
+  if (verb === "serve" || verb === "ask" || verb === "finish") return { do: verb };
+  if (verb !== "start") throw wrong("do", '"start", "serve", "ask" or "finish"');
+  const { credentials, resume, waits, mountedByUs } = message;
   const fds = {
     fuseFd: descriptorOf("fuseFd", message),
     slotsFd: descriptorOf("slotsFd", message),
@@ -49,8 +54,9 @@ export function readControlMessage(input: unknown): ControlMessage {
     spoolFd: descriptorOf("spoolFd", message),
   };
   if (typeof resume !== "boolean") throw wrong("resume", "true or false");
+  if (typeof waits !== "boolean") throw wrong("waits", "true or false");
   if (typeof mountedByUs !== "boolean") throw wrong("mountedByUs", "true or false");
-  const start = { do: "start", ...fds, resume, mountedByUs } as const;
+  const start = { do: "start", ...fds, resume, waits, mountedByUs } as const;
   const isWord = credentials === null || credentials === "find";
   return { ...start, credentials: isWord ? credentials : readKeys(credentials) };
 }

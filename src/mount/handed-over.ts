@@ -37,6 +37,10 @@ export async function runHandedOver(
   const memory = openDurableMemory(start, options); // while the bucket is asked
   const slots = new Slots(mapMemfd(start.slotsFd, SLOTS_BYTES));
   const bucket = await opening;
+  if (start.waits) {
+    await tell({ did: "opened" });
+    await Promise.race([control.mounted, control.finishing]);
+  }
   const mount = new ServedMount({ fuseFd, slots, memory, bucket, options, mountedByUs, log });
   if ((await Promise.race([mount.ready, mount.ended, control.finishing])) === undefined) {
     await tell({ did: "ready" });

@@ -2,6 +2,7 @@ import { realpathSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
+import { EngineFailure } from "../supervisor/engine-process.ts";
 import { Supervisor } from "../supervisor/supervisor.ts";
 import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { createMountMemory } from "../sys/mount-fds.ts";
@@ -23,14 +24,14 @@ export async function runStandalone(
   log: Log,
 ): Promise<number> {
   const fuse = options.inheritedFd ?? openDevice();
-  const directory = options.inheritedFd === undefined ? attach(fuse, options) : undefined;
+  let directory: string | undefined;
+  const mount = () => {
+    directory = attach(fuse, options);
+  };
+  const mountedByUs = options.inheritedFd === undefined;
   const asked = untilSignal();
-  const spec = {
-    args: argv,
-    env,
-    credentials: "find",
-    mountedByUs: directory !== undefined,
-  } as const;
+  const own = mountedByUs ? { mount } : {};
+  const spec = { args: argv, env, credentials: "find", mountedByUs, ...own } as const;
   const supervisor = new Supervisor(spec, { fuse, ...createMountMemory() }, { log });
   process.on("SIGHUP", () => supervisor.replaceEngine());
   try {
@@ -38,8 +39,8 @@ export async function runStandalone(
   } catch (error) {
     if (directory !== undefined) leave(directory);
     await supervisor.ended;
-    if (!(error instanceof Failure)) throw error;
-    return exitStatusOf(error.kind); // the engine has said why
+    if (!(error instanceof EngineFailure)) throw error;
+    return exitStatusOf(error.kind); // it has said why
   }
   log.info({ bucket: options.bucket, directory: options.directory }, "mounted");
   await Promise.race([asked, supervisor.ended]);

@@ -17,6 +17,8 @@ export interface EngineSpec {
   readonly env: Environment;
   /** Null: requests are not signed. `find`: the engine looks where users keep them. */
   readonly credentials: EngineCredentials | null | "find";
+  /** Mounts the connection, when the first engine is sure that it can serve it. */
+  readonly mount?: () => void;
   /** With default_permissions, then: the kernel insists on it for some features. */
   readonly mountedByUs: boolean;
 }
@@ -26,6 +28,9 @@ export interface EngineCredentials {
   readonly secretAccessKey: string;
   readonly sessionToken?: string | undefined;
 }
+
+/** In an engine's own words, which it has also written where people look. */
+export class EngineFailure extends Failure {}
 
 /** How a process has ended. `orderly`: it said so before; everything else is a crash. */
 export interface EngineEnd {
@@ -40,6 +45,7 @@ export class EngineProcess {
   readonly ended: Promise<EngineEnd>;
   readonly #child: ChildProcess;
   readonly #ready = Promise.withResolvers<void>();
+  readonly #mount: (() => void) | undefined;
   #orderly = false;
   #onAlive: (() => void) | undefined;
 
@@ -63,9 +69,11 @@ export class EngineProcess {
     });
     this.#child.on("message", (message) => this.#take(message));
     const { credentials, mountedByUs } = spec;
+    const waits = !how.resume && spec.mount !== undefined;
+    this.#mount = spec.mount;
     const { slots: slotsFd, journal: journalFd, spool: spoolFd } = CHILD_FDS;
     const fdNumbers = { fuseFd: CHILD_FDS.fuse, slotsFd, journalFd, spoolFd };
-    this.#tell({ do: "start", ...fdNumbers, credentials, mountedByUs, resume: how.resume });
+    this.#tell({ do: "start", ...fdNumbers, credentials, mountedByUs, waits, resume: how.resume });
   }
 
   get pid(): number {
@@ -96,16 +104,26 @@ export class EngineProcess {
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 
+  #attach(): void {
+    try {
+      this.#mount?.();
+      this.#tell({ do: "serve" });
+    } catch (error) {
+      this.#ready.reject(error);
+    }
+  }
+
   /** By hand: the supervisor has to be small, and who talks here is our own child. */
   #take(message: unknown): void {
     if (typeof message !== "object" || message === null || !("did" in message)) return;
+    if (message.did === "opened") this.#attach();
     if (message.did === "ready") this.#ready.resolve();
     if (message.did === "alive") this.#onAlive?.();
     if (message.did === "finished") this.#orderly = true;
     if (message.did !== "failed" || !("kind" in message) || !("message" in message)) return;
     const kind = isFailureKind(message.kind) ? message.kind : "remote";
     this.#orderly = true; // it ended on purpose, and said why
-    this.#ready.reject(new Failure(kind, String(message.message)));
+    this.#ready.reject(new EngineFailure(kind, String(message.message)));
   }
 }
 

@@ -60,7 +60,7 @@ describe("how an engine begins and ends", () => {
   function startMessage(secretAccessKey = bucket.access.secretAccessKey) {
     const { accessKeyId } = bucket.access;
     const credentials = { accessKeyId, secretAccessKey };
-    return { do: "start", ...FDS, credentials, resume: false, mountedByUs: true };
+    return { do: "start", ...FDS, credentials, resume: false, waits: false, mountedByUs: true };
   }
 
   test("SIGTERM completes what was written, unmounts and ends with 0", async () => {
