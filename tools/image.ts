@@ -64,7 +64,7 @@ export async function buildImage(): Promise<ImageSize> {
     archive: IMAGE_ARCHIVE,
     config: {
       User: "1000:1000",
-      Entrypoint: ["/usr/bin/node", "/usr/lib/s3csi/s3csi.mjs"],
+      Entrypoint: ["/usr/bin/node", "/usr/lib/s3csi/s3csi.cjs"],
       WorkingDir: "/",
     },
   });

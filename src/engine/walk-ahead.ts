@@ -62,7 +62,7 @@ export class WalkAhead {
     let next = this.#nextOf(directory);
     if (this.#expected.size >= PARENTS_MAX) this.#expected.clear();
     if (next !== undefined) this.#expected.set(parent, next.nodeid);
-    for (let n = 0; isWalk && n < AHEAD && next !== undefined; n++) {
+    for (let n = isWalk ? 0 : AHEAD; n < AHEAD && next !== undefined; n++) {
       if (!this.#prepared.has(next.nodeid)) this.#prepare(next);
       next = this.#nextOf(next);
     }

@@ -4,6 +4,7 @@ import type { Failure } from "../base/failure.ts";
 import { authorizationLine, proxyName } from "./http-proxy.ts";
 import type { HttpProxy } from "./http-proxy.ts";
 import { reasonOf, tlsOptionsOf } from "./http-tunnel.ts";
+import { loadTls } from "./load-tls.ts";
 import { AwayFailure } from "./retry.ts";
 import { ResponseReader } from "./response-reader.ts";
 import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
@@ -173,9 +174,4 @@ export class HttpConnection {
     this.#exchange = undefined;
     exchange?.reject(this.#broken);
   }
-}
-
-/** Only where it is spoken: loading it takes longer than all of this program. */
-function loadTls() {
-  return process.getBuiltinModule("node:tls");
 }

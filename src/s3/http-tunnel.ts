@@ -1,9 +1,9 @@
 import { Buffer } from "node:buffer";
 import net from "node:net";
-import tls from "node:tls";
 import { Failure } from "../base/failure.ts";
 import { within } from "../base/within.ts";
 import { parseHead } from "./http-head.ts";
+import { loadTls } from "./load-tls.ts";
 import type { HttpOrigin } from "./http-connection.ts";
 import { authorizationLine, bracketed, proxyName, refusalOf } from "./http-proxy.ts";
 import type { HttpProxy } from "./http-proxy.ts";
@@ -50,7 +50,7 @@ export function reasonOf(error: unknown): string {
 
 function connectTo({ host, port, tls: isTls }: HttpProxy, ca: string | undefined): net.Socket {
   const socket = isTls
-    ? tls.connect({ host, port, ...tlsOptionsOf(host, ca) })
+    ? loadTls().connect({ host, port, ...tlsOptionsOf(host, ca) })
     : net.connect({ host, port });
   return socket.setNoDelay(true);
 }

@@ -5,7 +5,7 @@ import { mkdtemp, rmdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { bundle, BUNDLE_DIR } from "../../tools/bundle.ts";
+import { bundle, BUNDLE_ENTRY } from "../../tools/bundle.ts";
 import { unmount } from "../../src/sys/fuse-mount.ts";
 import type { TestBucket } from "./test-bucket.ts";
 
@@ -112,7 +112,7 @@ export async function mountShipped(
 ): Promise<MountedBucket> {
   built ??= bundle();
   await built;
-  return mountBucket(bucket, args, env, join(BUNDLE_DIR, "s3csi.mjs"));
+  return mountBucket(bucket, args, env, BUNDLE_ENTRY);
 }
 
 async function removeMountPoint(dir: string): Promise<void> {

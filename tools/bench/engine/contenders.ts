@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { globSync } from "node:fs";
 import { join } from "node:path";
 import { VERSION } from "../../../src/base/version.ts";
-import { bundle, BUNDLE_DIR } from "../../bundle.ts";
+import { bundle, BUNDLE_ENTRY } from "../../bundle.ts";
 import { unpackedPackages } from "../../debian.ts";
 import { programs } from "../../programs.ts";
 import { run } from "../../run.ts";
@@ -29,7 +29,6 @@ export async function ourEngine(
   options: readonly string[] = [],
 ): Promise<Contender> {
   await bundle();
-  const entry = join(BUNDLE_DIR, "s3csi.mjs");
   const all = ["--allow-overwrite", ...options];
   return {
     name: OURS,
@@ -39,7 +38,7 @@ export async function ourEngine(
       AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
       AWS_ENDPOINT_URL: access.endpoint,
     },
-    command: (at) => [process.execPath, entry, "mount", BUCKET, at, ...all],
+    command: (at) => [process.execPath, BUNDLE_ENTRY, "mount", BUCKET, at, ...all],
   };
 }
 
