@@ -4,6 +4,8 @@ import {
   ListObjectsV2Command,
   PutObjectCommand,
 } from "@aws-sdk/client-s3";
+import { readdirSync, readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { buildImage } from "./image.ts";
 import { seconds, step, toolMain } from "./progress.ts";
 import { programs } from "./programs.ts";
@@ -16,6 +18,7 @@ import { clientOf } from "./stack/s3-client.ts";
 import { timelineOf } from "./stack/timeline.ts";
 
 const BUCKET = "demo";
+const KILL_EVERY_MS = 700;
 
 /** Numbers the steps and says how long each took. */
 class Story {
@@ -109,6 +112,59 @@ async function use(story: Story, cluster: Cluster): Promise<void> {
   });
 }
 
+/** The process that serves the bucket, wherever on this machine its container is. */
+function enginePid(): number | undefined {
+  const words = ["/usr/lib/s3csi/s3csi.cjs", "mount", BUCKET].join("\0");
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .find((pid) => commandOf(pid).includes(words));
+}
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+  } catch {
+    return ""; // it has just ended
+  }
+}
+
+async function survive(story: Story, cluster: Cluster): Promise<void> {
+  await story.tell("The engine is killed again and again while the pod works", async () => {
+    let kills = 0;
+    let working = true;
+    const killer = (async () => {
+      for (; working; await delay(KILL_EVERY_MS)) {
+        const pid = enginePid();
+        if (pid === undefined) continue;
+        process.kill(pid, "SIGKILL");
+        kills += 1;
+      }
+    })();
+    try {
+      await inPod(cluster, "alice", "head -c 100M /dev/urandom > /tmp/big; cp /tmp/big /data/big");
+      const sums = await inPod(cluster, "alice", "sha256sum /tmp/big /data/big");
+      const [written, read] = sums.split("\n").map((line) => line.split(" ")[0]);
+      if (written !== read) throw new Error("the bytes differ");
+    } finally {
+      working = false;
+      await killer;
+    }
+    const logs = [
+      "logs",
+      "--namespace",
+      "mount-s3",
+      "--selector",
+      "s3.csi.scality.com/volume-name",
+    ];
+    const lines = (await cluster.kubectl([...logs, "--tail=-1"])).split("\n");
+    const pauses = lines.flatMap((line) => /"pauseMs":(\d+)/.exec(line)?.[1] ?? []);
+    say(`killed ${kills} times; the pod saw no error, and every byte is right`);
+    say(`the longest pause: ${Math.max(...pauses.map(Number))} ms`);
+    await inPod(cluster, "alice", "rm /data/big");
+  });
+}
+
 async function takeDown(story: Story, cluster: Cluster): Promise<void> {
   await story.tell("Both pods go: unmounted, Mountpoint Pod and attachment gone", async () => {
     await cluster.kubectl(["delete", "pod", "alice", "bob", "--wait"]);
@@ -139,6 +195,7 @@ await toolMain(async () => {
     });
     await publish(story, cluster);
     await use(story, cluster);
+    await survive(story, cluster);
     await takeDown(story, cluster);
   }
   const took = seconds(performance.now() - startedMs);

@@ -9,6 +9,7 @@ const KIND = {
   EIO: "remote",
   EISDIR: "conflict",
   ENAMETOOLONG: "invalid",
+  ENOMEM: "busy",
   ENOSYS: "refused",
   ENOTDIR: "conflict",
   ENOTEMPTY: "conflict",

@@ -4,6 +4,8 @@ import type { InodeTable } from "../engine/inode-table.ts";
 export interface CrowdingDeps {
   readonly notify: (message: Buffer) => Promise<void>;
   readonly onThinned: (inodes: number) => void;
+  /** False when the journal can't take more names, however few they are: some paths are long. */
+  readonly hasRoom: () => boolean;
 }
 
 /**
@@ -24,12 +26,13 @@ export class Crowding {
 
   /** So many that a listing shall not bring in more before some have gone. */
   get isFull(): boolean {
-    return this.#table.size > this.#limit * 1.25;
+    return this.#table.size > this.#limit * 1.25 || !this.#deps.hasRoom();
   }
 
   /** Call it when the table has grown. */
   check(): void {
-    if (this.#thinning || this.#table.size <= this.#limit) return;
+    const isCrowded = this.#table.size > this.#limit || !this.#deps.hasRoom();
+    if (this.#thinning || !isCrowded) return;
     this.#thinning = true;
     void this.#thin().finally(() => {
       this.#thinning = false;
@@ -38,7 +41,8 @@ export class Crowding {
   }
 
   async #thin(): Promise<void> {
-    let excess = this.#table.size - Math.floor(this.#limit * 0.9);
+    const { size } = this.#table;
+    let excess = size - Math.floor(Math.min(this.#limit, size) * 0.9);
     for (; excess > 0; excess--) {
       const oldest = this.#table.takeOldest();
       if (oldest === undefined) return;

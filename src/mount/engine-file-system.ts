@@ -3,6 +3,7 @@ import type { DirectoryStream } from "../engine/directory-stream.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
 import type { Inode } from "../engine/inode.ts";
+import { PosixFailure } from "../engine/posix-failure.ts";
 import type {
   AbsentEntry,
   AttributeChanges,
@@ -93,12 +94,14 @@ export class EngineFileSystem implements FileSystem {
 
   async makeFile(caller: Caller, parent: number, name: string): Promise<Entry> {
     this.#admit(caller);
+    this.#checkRoom();
     const inode = await this.#once(caller, this.#engine.makeFile(parent, name));
     return this.#count(inode, caller.unique);
   }
 
   async makeDirectory(caller: Caller, parent: number, name: string): Promise<Entry> {
     this.#admit(caller);
+    this.#checkRoom();
     const inode = await this.#once(caller, this.#engine.makeDirectory(parent, name));
     return this.#count(inode, caller.unique);
   }
@@ -119,6 +122,7 @@ export class EngineFileSystem implements FileSystem {
 
   async create(caller: Caller, parent: number, name: string, flags: number) {
     this.#admit(caller);
+    this.#checkRoom();
     const absent = this.#absences.take(parent, name);
     const made = this.#engine.create(parent, name, flags, caller.pid, absent);
     const { inode, handle } = await this.#once(caller, made);
@@ -200,10 +204,18 @@ export class EngineFileSystem implements FileSystem {
 
   /** `unique`: the request, when the answer names nothing else. */
   #count(inode: Inode, unique?: string): Entry {
+    if (!inode.noted) this.#checkRoom();
     this.#engine.table.count(inode, unique);
     if (unique !== undefined) this.#engine.answers.remember(unique, { id: inode.nodeid });
     this.#options.crowding.check();
     return this.#entryOf(inode);
+  }
+
+  /** What could not be noted can't be told: it would not survive. Some names are let go meanwhile. */
+  #checkRoom(): void {
+    if (this.#engine.hasRoom) return;
+    this.#options.crowding.check();
+    throw new PosixFailure("ENOMEM", "no room for more names: see --inode-limit");
   }
 
   #listingOf(stream: DirectoryStream): DirectoryListing {
@@ -215,7 +227,7 @@ export class EngineFileSystem implements FileSystem {
       enter: (index) => {
         const item = stream.item(index);
         if (item === undefined) return "gone";
-        if (this.#options.crowding.isFull || !this.#engine.hasRoom) return "unknown";
+        if (this.#options.crowding.isFull) return "unknown";
         const inode = stream.enter(item, this.#engine.table);
         return inode === undefined ? "gone" : this.#count(inode);
       },

@@ -25,6 +25,7 @@ const POSIX_ERRNO = {
   EIO: errno.EIO,
   EISDIR: errno.EISDIR,
   ENAMETOOLONG: errno.ENAMETOOLONG,
+  ENOMEM: errno.ENOMEM,
   ENOSYS: errno.ENOSYS,
   ENOTDIR: errno.ENOTDIR,
   ENOTEMPTY: errno.ENOTEMPTY,

@@ -6,6 +6,8 @@ const MIB = 1 << 20;
 const ATTEMPTS_DEFAULT = 10;
 const OUTAGE_LIMIT_DEFAULT_S = "60";
 const INODES_DEFAULT = 200_000;
+/** Node, the request slots, and a part or two on their way. */
+const MEMORY_MIN_MIB = 96;
 
 export interface CacheOptions {
   readonly directory: string;
@@ -13,12 +15,21 @@ export interface CacheOptions {
   readonly limitBytes: number | undefined;
 }
 
-/** A quarter of what the container or the machine has; the rest is for everybody else. */
-export function memoryTargetOf(given: string | undefined): number {
+/**
+ * A quarter of what the container or the machine has; the rest is for everybody else. `constrained`
+ * is the container's limit, 0 or very large where there is none.
+ */
+export function memoryTargetOf(
+  given: string | undefined,
+  constrained = process.constrainedMemory(),
+): number {
+  if (constrained > 0 && constrained < MEMORY_MIN_MIB * MIB) {
+    const limit = `a memory limit of ${Math.floor(constrained / MIB)} MiB is too small`;
+    throw new Failure("invalid", `${limit}: at least ${MEMORY_MIN_MIB} MiB are needed`);
+  }
   if (given !== undefined) {
     return wholeNumber("memory-target", given, { min: 64, max: 1 << 20 }) * MIB;
   }
-  const constrained = process.constrainedMemory();
   const available = constrained > 0 && constrained < totalmem() ? constrained : totalmem();
   return Math.min(Math.max(available / 4, 64 * MIB), 512 * MIB);
 }

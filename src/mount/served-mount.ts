@@ -51,6 +51,7 @@ export class ServedMount {
       admits: admission(options.lets, process.getuid?.() ?? 0),
       crowding: new Crowding(this.#engine.table, options.engine.inodesMax, {
         notify: (message) => this.#session.notify(message),
+        hasRoom: () => journal.hasRoom,
         onThinned: (inodes) => log.debug({ inodes }, "inodes thinned"),
       }),
       onLostUpload: (error) => log.error({ err: error }, "upload failed after close"),
