@@ -5,7 +5,6 @@ import {
   PutObjectCommand,
 } from "@aws-sdk/client-s3";
 import { readdirSync, readFileSync } from "node:fs";
-import { setTimeout as delay } from "node:timers/promises";
 import { buildImage } from "./image.ts";
 import { seconds, step, toolMain } from "./progress.ts";
 import { programs } from "./programs.ts";
@@ -132,23 +131,19 @@ function commandOf(pid: number): string {
 async function survive(story: Story, cluster: Cluster): Promise<void> {
   await story.tell("The engine is killed again and again while the pod works", async () => {
     let kills = 0;
-    let working = true;
-    const killer = (async () => {
-      for (; working; await delay(KILL_EVERY_MS)) {
-        const pid = enginePid();
-        if (pid === undefined) continue;
-        process.kill(pid, "SIGKILL");
-        kills += 1;
-      }
-    })();
+    const killer = setInterval(() => {
+      const pid = enginePid();
+      if (pid === undefined) return;
+      process.kill(pid, "SIGKILL");
+      kills += 1;
+    }, KILL_EVERY_MS);
     try {
       await inPod(cluster, "alice", "head -c 100M /dev/urandom > /tmp/big; cp /tmp/big /data/big");
       const sums = await inPod(cluster, "alice", "sha256sum /tmp/big /data/big");
       const [written, read] = sums.split("\n").map((line) => line.split(" ")[0]);
       if (written !== read) throw new Error("the bytes differ");
     } finally {
-      working = false;
-      await killer;
+      clearInterval(killer);
     }
     const logs = [
       "logs",

@@ -60,9 +60,8 @@ export class InodeTable {
   count(inode: Inode, unique?: string): void {
     inode.lookups += 1;
     this.#moveToEnd(inode);
-    const asked = unique === undefined ? undefined : { unique };
-    if (inode.noted) this.#note({ is: "refs", id: inode.nodeid, refs: inode.lookups, ...asked });
-    else this.#note({ ...this.#recordOf(inode), ...asked });
+    if (inode.noted) this.#note({ is: "refs", id: inode.nodeid, refs: inode.lookups, unique });
+    else this.#note(this.#recordOf(inode, unique));
     inode.noted = true;
   }
 
@@ -149,8 +148,8 @@ export class InodeTable {
     this.#changes += 1;
     if (this.#byPath.get(inode.path) === inode) this.#byPath.delete(inode.path);
     this.#setLocal(inode, false);
-    this.noteChange(inode);
     this.prune(inode);
+    this.noteChange(inode);
   }
 
   /**
@@ -190,23 +189,24 @@ export class InodeTable {
     return inode;
   }
 
-  #recordOf(inode: Inode): InodeRecord {
-    const { nodeid: id, path, object, lookups: refs } = inode;
-    const saved = object && {
-      etag: object.etag,
-      size: object.sizeBytes,
-      mtime: object.mtimeMs,
-      ...(object.archived ? { archived: true as const } : {}),
-    };
+  /** Plain, without spreading: this is done for every name that the kernel learns of. */
+  #recordOf(inode: Inode, unique?: string): InodeRecord {
+    const { object } = inode;
     return {
       is: "inode",
-      id,
-      path,
-      refs,
-      ...(inode.kind === "directory" ? { directory: true as const } : {}),
-      ...(inode.local ? { local: true as const } : {}),
-      ...(this.#byPath.get(path) === inode ? {} : { unbound: true as const }),
-      ...(saved === undefined ? {} : { object: saved }),
+      id: inode.nodeid,
+      path: inode.path,
+      refs: inode.lookups,
+      directory: inode.kind === "directory" ? true : undefined,
+      local: inode.local ? true : undefined,
+      unbound: this.#byPath.get(inode.path) === inode ? undefined : true,
+      object: object && {
+        etag: object.etag,
+        size: object.sizeBytes,
+        mtime: object.mtimeMs,
+        archived: object.archived ? true : undefined,
+      },
+      unique,
     };
   }
 

@@ -50,6 +50,8 @@ export class Writing {
   /** `again`: a request that an earlier engine may have served without telling. */
   write(handle: number, offsetBytes: number, data: Uint8Array, again: boolean) {
     const writer = this.#deps.files.writer(handle);
+    // All of it was taken: to go on with a completed upload for nothing would upload it again.
+    if (again && offsetBytes + data.length <= writer.upload.sizeBytes) return data.length;
     if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data, again);
     return writer.upload.write(offsetBytes, data, again);
   }

@@ -3,7 +3,7 @@ export interface SavedObject {
   readonly etag: string;
   readonly size: number;
   readonly mtime: number;
-  readonly archived?: true;
+  readonly archived?: true | undefined;
 }
 
 /** An identity, noted when the kernel first learns of it and whenever it changes. */
@@ -11,14 +11,14 @@ export interface InodeRecord {
   readonly is: "inode";
   readonly id: number;
   readonly path: string;
-  readonly directory?: true;
-  readonly local?: true;
+  readonly directory?: true | undefined;
+  readonly local?: true | undefined;
   /** The path leads elsewhere by now: it lives on by its nodeid alone. */
-  readonly unbound?: true;
-  readonly object?: SavedObject;
+  readonly unbound?: true | undefined;
+  readonly object?: SavedObject | undefined;
   readonly refs: number;
   /** The request that is answered by it: see OutcomeRecord. */
-  readonly unique?: string;
+  readonly unique?: string | undefined;
 }
 
 export interface OpenRecord {
@@ -27,7 +27,7 @@ export interface OpenRecord {
   readonly id: number;
   readonly how: "read" | "write" | "list";
   readonly pid: number;
-  readonly unique?: string;
+  readonly unique?: string | undefined;
 }
 
 /** Where bytes of a part lie in the spool, acknowledged and not yet in S3. */
@@ -78,7 +78,12 @@ export type JournalRecord =
   /** No nodeid and no handle is given out twice. */
   | { readonly is: "next"; readonly id: number; readonly handle: number }
   | InodeRecord
-  | { readonly is: "refs"; readonly id: number; readonly refs: number; readonly unique?: string }
+  | {
+      readonly is: "refs";
+      readonly id: number;
+      readonly refs: number;
+      readonly unique?: string | undefined;
+    }
   | { readonly is: "unbound"; readonly id: number }
   | { readonly is: "gone"; readonly id: number }
   | OpenRecord

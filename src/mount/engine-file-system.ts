@@ -211,7 +211,7 @@ export class EngineFileSystem implements FileSystem {
     return this.#entryOf(inode);
   }
 
-  /** What could not be noted can't be told: it would not survive. Some names are let go meanwhile. */
+  /** What can't be noted can't be told: it would not survive. Some names are let go meanwhile. */
   #checkRoom(): void {
     if (this.#engine.hasRoom) return;
     this.#options.crowding.check();
