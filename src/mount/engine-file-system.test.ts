@@ -6,7 +6,7 @@ import { Engine } from "../engine/engine.ts";
 import { TEST_CONFIG } from "../engine/test-config.ts";
 import { Protocol } from "../fuse/protocol.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
-import { EngineFileSystem } from "./engine-file-system.ts";
+import { testFileSystem } from "./test-file-system.ts";
 import { TestMemory } from "../engine/test-memory.ts";
 
 const CONFIG = { ...TEST_CONFIG, uid: 1, gid: 1, readPartSizeBytes: 64, writePartSizeBytes: 64 };
@@ -43,13 +43,7 @@ async function run(messages: readonly Message[]): Promise<void> {
   await store.put("d/b", Buffer.alloc(10, 2));
   const bugs: unknown[] = [];
   const engine = new Engine(store, CONFIG, new TestMemory().begin());
-  const fileSystem = new EngineFileSystem(engine, {
-    config: CONFIG,
-    startedMs: 0,
-    admits: () => true,
-    crowding: { isFull: false, check: () => undefined },
-    onLostUpload: () => undefined,
-  });
+  const fileSystem = testFileSystem(engine, CONFIG);
   const onBug = (error: unknown) => bugs.push(error);
   const protocol = new Protocol(fileSystem, {
     idmap: false,
@@ -91,13 +85,7 @@ class CountingStore extends MemoryStore {
 test("a name that was looked up just now is created without asking again, once", async () => {
   const store = new CountingStore();
   const caller = { uid: 1, gid: 1, pid: 1, unique: "0.1" };
-  const fileSystem = new EngineFileSystem(new Engine(store, CONFIG, new TestMemory().begin()), {
-    config: CONFIG,
-    startedMs: 0,
-    admits: () => true,
-    crowding: { isFull: false, check: () => undefined },
-    onLostUpload: () => undefined,
-  });
+  const fileSystem = testFileSystem(new Engine(store, CONFIG, new TestMemory().begin()), CONFIG);
   await assert.rejects(async () => fileSystem.lookup(caller, 1, "new"), absent);
   await fileSystem.create(caller, 1, "new", 0o1001);
   assert.equal(store.heads, 1);

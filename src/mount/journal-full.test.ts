@@ -5,7 +5,7 @@ import { PosixFailure } from "../engine/posix-failure.ts";
 import { TEST_CONFIG } from "../engine/test-config.ts";
 import { TestMemory } from "../engine/test-memory.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
-import { EngineFileSystem } from "./engine-file-system.ts";
+import { testFileSystem } from "./test-file-system.ts";
 
 const CONFIG = { ...TEST_CONFIG, metadataTtlMs: 60_000 };
 const AREA_BYTES = 64 * 1024;
@@ -15,13 +15,7 @@ const nameOf = (n: number) => `${n}-${"long".repeat(50)}`;
 function start(store: MemoryStore, memory: ReturnType<TestMemory["resume"]>) {
   const engine = new Engine(store, CONFIG, memory);
   memory.journal.state = () => engine.records();
-  const fileSystem = new EngineFileSystem(engine, {
-    config: CONFIG,
-    startedMs: 0,
-    admits: () => true,
-    crowding: { isFull: false, check: () => undefined },
-    onLostUpload: () => undefined,
-  });
+  const fileSystem = testFileSystem(engine, CONFIG);
   let unique = 0;
   const caller = () => ({ uid: 0, gid: 0, pid: 1, unique: `1.${unique++}` });
   /** As the kernel asks: answered, noted, and the answer is taken. */

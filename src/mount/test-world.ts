@@ -5,7 +5,7 @@ import { TEST_CONFIG } from "../engine/test-config.ts";
 import { TestMemory } from "../engine/test-memory.ts";
 import { Protocol } from "../fuse/protocol.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
-import { EngineFileSystem } from "./engine-file-system.ts";
+import { testFileSystem } from "./test-file-system.ts";
 import { TestKernel } from "./test-kernel.ts";
 import { TestProgram } from "./test-program.ts";
 import { Life, mortalJournal, mortalStore } from "./test-life.ts";
@@ -96,13 +96,7 @@ export class TestWorld {
     memory.journal.state = () => engine.records();
     this.#engine = engine;
     this.#spool = memory.spool;
-    const fileSystem = new EngineFileSystem(engine, {
-      config: TEST_CONFIG,
-      startedMs: 0,
-      admits: () => true,
-      crowding: { isFull: false, check: () => undefined },
-      onLostUpload: (error) => this.#bugs.push(error),
-    });
+    const fileSystem = testFileSystem(engine, TEST_CONFIG, (error) => this.#bugs.push(error));
     const protocol = new Protocol(fileSystem, {
       idmap: false,
       onNegotiated: () => undefined,
