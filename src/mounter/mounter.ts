@@ -43,6 +43,7 @@ export class Mounter {
     else this.#log.info("told to end: staying until the mount is let go");
   }
 
+  /** The program may be another one by now: an upgrade of a mount that stays. */
   replaceEngine(): void {
     this.#supervisor?.replaceEngine();
   }

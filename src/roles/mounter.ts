@@ -21,5 +21,6 @@ export async function run(argv: readonly string[], env: Environment): Promise<nu
   if (set === undefined) return 0;
   const mounter = new Mounter(set.log);
   process.on("SIGTERM", () => mounter.terminate());
+  process.on("SIGHUP", () => mounter.replaceEngine());
   return endWith(await mounter.run(set.config.comm));
 }

@@ -284,6 +284,18 @@ describe("a mounter that is handed a mount", () => {
     await open.close().catch(() => {});
   });
 
+  test("SIGHUP replaces the engine; whoever uses the mount does not notice", async () => {
+    await using mounter = await MounterProcess.start();
+    await using mount = await served(mounter);
+    const [engine] = mounter.enginePids;
+    mounter.child.kill("SIGHUP");
+    while (mounter.enginePids[0] === engine) await new Promise(setImmediate);
+    assert.equal(await fs.readFile(join(mount.dir, "there"), "utf8"), "before");
+    unmount(mount.dir, { detach: true });
+    await mount.link.finish(soon());
+    assert.equal(await mounter.ended, 0);
+  });
+
   test("a mounter that is killed takes the mount with it: ENOTCONN", async () => {
     await using mounter = await MounterProcess.start();
     await using mount = await served(mounter);
