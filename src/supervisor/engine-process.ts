@@ -131,14 +131,20 @@ export function describe({ code, signal }: EngineEnd): string {
   return signal ?? `exit status ${code ?? "unknown"}`;
 }
 
+/** What an administrator may have set for the pod: authorities to trust, the way to the network. */
+const PASSED_ON = [
+  "NODE_EXTRA_CA_CERTS",
+  ...["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"].flatMap((name) => [
+    name,
+    name.toLowerCase(),
+  ]),
+];
+
 /**
- * What an engine in a pod may know: its settings, and the CAs that an administrator has given to
- * the pod. Nothing else is inherited, such as a variable that changes how Node starts.
+ * What an engine in a pod may know: its settings, and a few things of the pod's own. Nothing else
+ * is inherited, such as a variable that changes how Node starts.
  */
 export function podEnvironment(settings: Environment, own: Environment): Environment {
-  const authorities = own["NODE_EXTRA_CA_CERTS"];
-  return {
-    ...settings,
-    ...(authorities === undefined ? {} : { NODE_EXTRA_CA_CERTS: authorities }),
-  };
+  const passed = PASSED_ON.filter((name) => own[name] !== undefined);
+  return { ...settings, ...Object.fromEntries(passed.map((name) => [name, own[name]])) };
 }
