@@ -138,7 +138,8 @@ async function survive(story: Story, cluster: Cluster): Promise<void> {
       kills += 1;
     }, KILL_EVERY_MS);
     try {
-      await inPod(cluster, "alice", "head -c 100M /dev/urandom > /tmp/big; cp /tmp/big /data/big");
+      const make = "dd if=/dev/urandom of=/tmp/big bs=1M count=100 2>/dev/null";
+      await inPod(cluster, "alice", `${make}; cp /tmp/big /data/big`);
       const sums = await inPod(cluster, "alice", "sha256sum /tmp/big /data/big");
       const [written, read] = sums.split("\n").map((line) => line.split(" ")[0]);
       if (written !== read) throw new Error("the bytes differ");

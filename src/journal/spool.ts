@@ -47,6 +47,8 @@ export class Segment {
 export interface SpoolOptions {
   /** What writers may hold before they wait for each other. */
   readonly limitBytes: number;
+  /** No segment goes beyond a multiple of it. */
+  readonly chunkBytes?: number;
   /** Bytes that hold nothing until further notice. */
   readonly onIdle?: (offset: number, sizeBytes: number) => void;
 }
@@ -86,7 +88,7 @@ export class Spool {
     for (; index < this.#used.length; index++) {
       const next = this.#used[index];
       if (next === undefined || next.at - at >= extentOf(sizeBytes)) break;
-      at = next.at + extentOf(next.sizeBytes);
+      at = this.#withinChunk(next.at + extentOf(next.sizeBytes), sizeBytes);
     }
     if (at + extentOf(sizeBytes) > this.#memory.length) {
       throw new Failure("busy", "no memory for more data that is not in S3 yet");
@@ -121,6 +123,13 @@ export class Spool {
     this.#touchedBytes = 0;
   }
 
+  #withinChunk(at: number, sizeBytes: number): number {
+    const { chunkBytes } = this.#options;
+    if (chunkBytes === undefined) return at;
+    const inChunk = at % chunkBytes;
+    return inChunk + extentOf(sizeBytes) <= chunkBytes ? at : at + chunkBytes - inChunk;
+  }
+
   #insert(index: number, at: number, sizeBytes: number): Segment {
     const segment = new Segment(this.#memory, at, sizeBytes);
     this.#used.splice(index, 0, segment);
@@ -130,6 +139,7 @@ export class Spool {
   }
 }
 
-function extentOf(sizeBytes: number): number {
+/** What a segment of that size takes. */
+export function extentOf(sizeBytes: number): number {
   return Math.ceil((sizeBytes + SEGMENT_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES;
 }

@@ -3,7 +3,7 @@ import { isJournal, Journal, journalBytes } from "../journal/journal.ts";
 import { noJournal } from "../journal/no-journal.ts";
 import { replay } from "../journal/saved-state.ts";
 import type { SharedMemory } from "../journal/shared-memory.ts";
-import { Spool } from "../journal/spool.ts";
+import { extentOf, Spool } from "../journal/spool.ts";
 import { exitNow } from "../sys/exit-now.ts";
 import { LazyMemory, releasePages } from "../sys/memfd.ts";
 import { EXIT_FENCED } from "./exit-status.ts";
@@ -13,6 +13,7 @@ const PAGE_BYTES = 4096;
 /** Address space, not memory: pages are taken as they are used. */
 const SPOOL_BYTES_MIN = 4 * 1024 ** 3;
 const PARTS_MIN = 16;
+const CHUNK_BYTES_MIN = 32 << 20;
 const AREA_BYTES = { min: 16 << 20, max: 1 << 30 };
 /** Of a record for an inode with a path of usual length. */
 const INODE_RECORD_BYTES = 256;
@@ -37,7 +38,9 @@ export function openDurableMemory(fds: DurableFds, options: MountOptions): Durab
 
 function openSpool(fds: DurableFds, { engine }: MountOptions): Spool {
   const spoolBytes = Math.max(SPOOL_BYTES_MIN, engine.writePartSizeBytes * PARTS_MIN);
-  return new Spool(new LazyMemory(fds.spoolFd, spoolBytes), {
+  const chunkBytes = Math.max(CHUNK_BYTES_MIN, extentOf(engine.writePartSizeBytes));
+  return new Spool(new LazyMemory(fds.spoolFd, spoolBytes, chunkBytes), {
+    chunkBytes,
     limitBytes: engine.memoryBytes / 2,
     onIdle: (offset, sizeBytes) => releasePages(fds.spoolFd, offset, sizeBytes),
   });

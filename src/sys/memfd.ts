@@ -44,25 +44,36 @@ export function mapMemfd(fd: number, sizeBytes: number): Buffer {
 }
 
 /**
- * A memfd whose pieces are mapped when they are first looked at, each from its own start. All of
- * it at once would be free for the kernel, but V8 takes it for memory in use and collects garbage.
+ * A memfd whose pieces are mapped when they are first looked at. All of it at once would be free
+ * for the kernel, but V8 takes it for memory in use and collects garbage. With a chunk size, one
+ * mapping serves all pieces of a chunk, and no piece may go beyond it: a page that is mapped twice
+ * would count twice. Without one, each piece is mapped from its own start, which is a page's.
  */
 export class LazyMemory {
   readonly length: number;
   readonly #fd: number;
+  readonly #chunkBytes: number | undefined;
   readonly #pieces = new Map<number, Buffer>();
 
-  constructor(fd: number, sizeBytes: number) {
+  constructor(fd: number, sizeBytes: number, chunkBytes?: number) {
     if (fstatSync(fd).size < sizeBytes) ftruncateSync(fd, sizeBytes);
     this.#fd = fd;
+    this.#chunkBytes = chunkBytes;
     this.length = fstatSync(fd).size;
   }
 
-  /** The start is a page's. */
   subarray(start: number, end: number): Buffer {
+    if (this.#chunkBytes === undefined)
+      return this.#piece(start, end - start).subarray(0, end - start);
+    const chunkStart = start - (start % this.#chunkBytes);
+    const chunk = this.#piece(chunkStart, Math.min(this.#chunkBytes, this.length - chunkStart));
+    return chunk.subarray(start - chunkStart, end - chunkStart);
+  }
+
+  #piece(start: number, sizeBytes: number): Buffer {
     const known = this.#pieces.get(start);
-    if (known !== undefined && known.length >= end - start) return known.subarray(0, end - start);
-    const piece = map(this.#fd, start, end - start, MAP_SHARED);
+    if (known !== undefined && known.length >= sizeBytes) return known;
+    const piece = map(this.#fd, start, sizeBytes, MAP_SHARED);
     this.#pieces.set(start, piece);
     return piece;
   }

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { chmodSync, closeSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
+import { chmodSync, closeSync, existsSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { Socket } from "node:net";
 import { MounterLink } from "../../src/handover/mounter-link.ts";
@@ -9,6 +9,7 @@ import { untilBeneath } from "../../src/sys/beneath.ts";
 import { mountFuse, openFuseDevice } from "../../src/sys/fuse-mount.ts";
 import { createMountMemory } from "../../src/sys/mount-fds.ts";
 import { connectUnix } from "../../src/sys/unix-socket.ts";
+import { waitUntilGone } from "../../tools/stack/processes.ts";
 import type { TestBucket } from "../engine/test-bucket.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
@@ -78,6 +79,7 @@ export class MounterProcess implements AsyncDisposable {
     this.child.kill("SIGKILL"); // first, else it starts another
     for (const pid of engines) process.kill(pid, "SIGKILL");
     await this.ended;
+    await waitUntilGone(async () => engines.filter((pid) => existsSync(`/proc/${pid}`)));
   }
 
   /** The engines that run, by the kernel's word. */
