@@ -7,9 +7,7 @@ import { isUnanswerable } from "./slots.ts";
 import type { Leftover, Slot, Slots } from "./slots.ts";
 
 /** Each outstanding read(2) occupies one thread of the pool for as long as nothing happens. */
-export const DEVICE_READERS = 4;
-/** Below this a hop to another thread costs more than the copy itself. */
-const SYNC_REPLY_BYTES_MAX = 4 << 20;
+const DEVICE_READERS = 4;
 
 const READ_AGAIN = new Set(["EAGAIN", "EINTR", "ENOENT", "EIO"]);
 
@@ -135,27 +133,17 @@ export class Session {
     this.#end("disconnected");
   }
 
+  /** On this thread, however large it is: a hop to another one costs more than the copy. */
   #write(reply: Reply, slot: Slot): void {
-    let sizeBytes = 0;
-    for (const chunk of reply.chunks) sizeBytes += chunk.byteLength;
-    if (sizeBytes > SYNC_REPLY_BYTES_MAX) {
-      writev(this.#fd, reply.chunks, (error) => this.#written(error, reply, slot));
-      return;
-    }
-    let failed: unknown = null;
+    let failed: unknown;
     try {
       writevSync(this.#fd, reply.chunks);
     } catch (error) {
       failed = error;
     }
-    this.#written(failed, reply, slot);
-  }
-
-  #written(error: unknown, reply: Reply, slot: Slot): void {
-    reply.settle(error === null);
+    reply.settle(failed === undefined);
     this.#release(slot);
-    if (error === null || isCallerGone(error)) return;
-    this.#events.onLostReply(error);
+    if (failed !== undefined && !isCallerGone(failed)) this.#events.onLostReply(failed);
   }
 
   #release(slot: Slot): void {
