@@ -73,17 +73,14 @@ export class Upload {
     return this.#notes.records;
   }
 
-  /**
-   * Settles at once when the bytes fit into the current part, else when there is room. `again`: it
-   * may be that these bytes, or the first of them, were taken by an engine that did not say so.
-   */
-  write(offsetBytes: number, data: Uint8Array, again = false): number | Promise<number> {
-    if (this.#turns.busy || again) return this.#queue(offsetBytes, data, again);
+  /** Settles at once when the bytes fit into the current part, else when there is room. */
+  write(offsetBytes: number, data: Uint8Array): number | Promise<number> {
+    if (this.#turns.busy) return this.#queue(offsetBytes, data);
     this.#check(offsetBytes, data.length);
     const segment = this.#segment;
     const isLast = (segment?.filledBytes ?? 0) + data.length >= this.#deps.partSizeBytes;
     if (segment === undefined || isLast || !segment.hasRoomFor(data.length)) {
-      return this.#queue(offsetBytes, data, again);
+      return this.#queue(offsetBytes, data);
     }
     segment.append(data);
     this.#sizeBytes += data.length;
@@ -162,15 +159,11 @@ export class Upload {
     void this.abort(new PosixFailure(isPosixCode(code) ? code : "EIO", reason));
   }
 
-  #queue(offsetBytes: number, data: Uint8Array, again: boolean): Promise<number> {
-    return this.#turns.take(async () => {
-      const taken = again ? Math.max(0, Math.min(this.#sizeBytes - offsetBytes, data.length)) : 0;
-      if (taken < data.length) await this.#writeSlowly(offsetBytes + taken, data.subarray(taken));
-      return data.length;
-    });
+  #queue(offsetBytes: number, data: Uint8Array): Promise<number> {
+    return this.#turns.take(() => this.#writeSlowly(offsetBytes, data));
   }
 
-  async #writeSlowly(offsetBytes: number, data: Uint8Array): Promise<void> {
+  async #writeSlowly(offsetBytes: number, data: Uint8Array): Promise<number> {
     this.#check(offsetBytes, data.length);
     const { partSizeBytes } = this.#deps;
     let rest = data;
@@ -182,6 +175,7 @@ export class Upload {
       rest = rest.subarray(piece.length);
       if (segment.filledBytes === partSizeBytes) await this.#sendSegment();
     }
+    return data.length;
   }
 
   /** Out of order is the caller's error, and ends the upload: a hole can't be filled later. */

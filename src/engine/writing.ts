@@ -50,10 +50,12 @@ export class Writing {
   /** `again`: a request that an earlier engine may have served without telling. */
   write(handle: number, offsetBytes: number, data: Uint8Array, again: boolean) {
     const writer = this.#deps.files.writer(handle);
-    // All of it was taken: to go on with a completed upload for nothing would upload it again.
-    if (again && offsetBytes + data.length <= writer.upload.sizeBytes) return data.length;
-    if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data, again);
-    return writer.upload.write(offsetBytes, data, again);
+    if (!again) return this.#write(writer, offsetBytes, data);
+    const taken = Math.max(0, Math.min(writer.upload.sizeBytes - offsetBytes, data.length));
+    // Nothing is left: to go on with a completed upload for that would upload it once more.
+    if (taken === data.length) return taken;
+    const written = this.#write(writer, offsetBytes + taken, data.subarray(taken));
+    return typeof written === "number" ? taken + written : written.then((count) => taken + count);
   }
 
   /**
@@ -99,19 +101,19 @@ export class Writing {
     }
   }
 
+  #write(writer: Writer, offsetBytes: number, data: Uint8Array): number | Promise<number> {
+    if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data);
+    return writer.upload.write(offsetBytes, data);
+  }
+
   /** After fsync(2), or after the close of a duplicate: a small file just becomes a larger one. */
-  async #writeOn(
-    { inode, upload }: Writer,
-    offsetBytes: number,
-    data: Uint8Array,
-    again: boolean,
-  ): Promise<number> {
+  async #writeOn({ inode, upload }: Writer, offsetBytes: number, data: Uint8Array) {
     await upload.complete();
     if (inode.upload === undefined && inode.readers === 0 && upload.continuable) {
       upload.continue();
       inode.upload = upload;
     }
-    return upload.write(offsetBytes, data, again);
+    return upload.write(offsetBytes, data);
   }
 }
 
