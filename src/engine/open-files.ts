@@ -57,10 +57,6 @@ export class OpenFiles {
     return [...this.#files.values()].filter((file) => file.do === "write");
   }
 
-  get size(): number {
-    return this.#files.size;
-  }
-
   add(file: OpenFile): number {
     const handle = this.reserve();
     this.#files.set(handle, file);

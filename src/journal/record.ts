@@ -84,7 +84,6 @@ export type JournalRecord =
       readonly refs: number;
       readonly unique?: string | undefined;
     }
-  | { readonly is: "unbound"; readonly id: number }
   | { readonly is: "gone"; readonly id: number }
   | OpenRecord
   | { readonly is: "closed"; readonly handle: number }

@@ -42,7 +42,6 @@ const anyRecord: fc.Arbitrary<JournalRecord> = fc.oneof(
   open,
   fc.record({ is: is("next"), id, handle }),
   fc.record({ is: is("refs"), id, refs: fc.nat({ max: 3 }), unique }),
-  fc.record({ is: is("unbound"), id }),
   fc.record({ is: is("gone"), id }),
   fc.record({ is: is("closed"), handle }),
   fc.record({ is: is("place"), handle, index: part, after: text }),

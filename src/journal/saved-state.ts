@@ -37,7 +37,7 @@ export interface SavedState {
   readonly intents: Map<string, Of<"intent">>;
 }
 
-export function emptyState(): SavedState {
+function emptyState(): SavedState {
   return {
     connection: undefined,
     nextId: 1,
@@ -69,7 +69,6 @@ function apply(state: SavedState, bound: Map<string, number>, record: JournalRec
       return;
     case "inode":
     case "refs":
-    case "unbound":
     case "gone":
       return applyInode(state, bound, record);
     case "open":
@@ -145,7 +144,7 @@ function answer(
 function applyInode(
   state: SavedState,
   bound: Map<string, number>,
-  record: InodeRecord | Of<"refs"> | Of<"unbound"> | Of<"gone">,
+  record: InodeRecord | Of<"refs"> | Of<"gone">,
 ): void {
   const known = state.inodes.get(record.id);
   if (record.is === "gone") {
@@ -160,11 +159,8 @@ function applyInode(
     return answer(state, record.unique, { id: record.id });
   }
   if (known === undefined) throw new Failure("invalid", `the journal lacks inode ${record.id}`);
-  if (record.is === "refs") {
-    state.inodes.set(record.id, { ...known, refs: record.refs });
-    return answer(state, record.unique, { id: record.id });
-  }
-  state.inodes.set(record.id, { ...known, unbound: true });
+  state.inodes.set(record.id, { ...known, refs: record.refs });
+  answer(state, record.unique, { id: record.id });
 }
 
 /** A path leads to one inode: to the one that was noted last. */
