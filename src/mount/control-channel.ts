@@ -1,6 +1,6 @@
 import { Failure } from "../base/failure.ts";
-import { readControlMessage } from "./control-messages.ts";
-import type { EngineMessage, Start } from "./control-messages.ts";
+import { readControlMessage } from "../supervisor/control-messages.ts";
+import type { EngineMessage, Start } from "../supervisor/control-messages.ts";
 
 export interface Control {
   readonly started: Promise<Start>;

@@ -8,7 +8,7 @@ import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
 import { mapMemfd } from "../sys/memfd.ts";
 import { openBucket } from "./bucket-store.ts";
 import { listen, tell } from "./control-channel.ts";
-import type { Start } from "./control-messages.ts";
+import type { Start } from "../supervisor/control-messages.ts";
 import { openDurableMemory } from "./durable-memory.ts";
 import { findCredentials } from "./find-credentials.ts";
 import type { MountOptions } from "./mount-options.ts";

@@ -2,19 +2,14 @@ import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import { createLineLog } from "../base/line-log.ts";
-import { DEVICE_READERS } from "../fuse/session.ts";
 import { tell } from "./control-channel.ts";
 import { readMountOptions } from "./mount-options.ts";
 import type { MountOptions } from "./mount-options.ts";
 import { exitStatusOf } from "./exit-status.ts";
 import { usage } from "./option-page.ts";
 
-/** Threads for replies and name resolution, besides those that wait in read(2). */
-const THREADS = DEVICE_READERS + 8;
-
 /** The role `s3csi mount`. Returns the exit status; the caller ends the process with it. */
 export async function runMount(argv: readonly string[], env: Environment): Promise<number> {
-  process.env["UV_THREADPOOL_SIZE"] ??= String(THREADS); // read when the pool is first used
   try {
     const options = readMountOptions(argv, env);
     if (options !== undefined) return await run(options, argv, env);

@@ -12,7 +12,7 @@ export interface Start {
   /** Not mounted yet: say when it should be. */
   readonly waits: boolean;
   readonly mountedByUs: boolean;
-  /** Null: requests are not signed. `find`: where users keep them. */
+  /** Null: requests are not signed. `find`: the engine looks where users keep them. */
   readonly credentials: Keys | null | "find";
 }
 
@@ -22,7 +22,7 @@ interface Keys {
   readonly sessionToken?: string | undefined;
 }
 
-/** What the mounter tells its engine over the ipc channel. */
+/** What a supervisor tells its engine over the ipc channel. */
 export type ControlMessage =
   | Start
   /** It is mounted now. */
@@ -31,7 +31,7 @@ export type ControlMessage =
   | { readonly do: "ask" }
   | { readonly do: "finish" };
 
-/** What the engine tells its mounter. */
+/** What the engine tells its supervisor. */
 export type EngineMessage =
   | { readonly did: "opened" | "ready" | "alive" }
   | { readonly did: "failed"; readonly kind: FailureKind; readonly message: string }

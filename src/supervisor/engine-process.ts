@@ -3,10 +3,12 @@ import type { ChildProcess } from "node:child_process";
 import { Failure, isFailureKind } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
+import type { ControlMessage, Start } from "./control-messages.ts";
 
 /** Where the child finds what it inherits; 0 to 2 are the usual ones. */
 const CHILD_FDS = { fuse: 3, slots: 4, journal: 5, spool: 6 } as const satisfies MountFds;
-const POOL_THREADS = "12"; // those that wait in read(2) on the device, and some for the replies
+/** Those that wait in read(2) on the device, and some for names, files and notifications. */
+const POOL_THREADS = "12";
 
 /** What to serve, for as many engines as it takes. */
 export interface EngineSpec {
@@ -15,18 +17,11 @@ export interface EngineSpec {
   /** Of `s3csi mount`, one word each: with a bucket, and a directory that is not looked at. */
   readonly args: readonly string[];
   readonly env: Environment;
-  /** Null: requests are not signed. `find`: the engine looks where users keep them. */
-  readonly credentials: EngineCredentials | null | "find";
+  readonly credentials: Start["credentials"];
   /** Mounts the connection, when the first engine is sure that it can serve it. */
   readonly mount?: () => void;
   /** With default_permissions, then: the kernel insists on it for some features. */
   readonly mountedByUs: boolean;
-}
-
-export interface EngineCredentials {
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-  readonly sessionToken?: string | undefined;
 }
 
 /** In an engine's own words, which it has also written where people look. */
@@ -100,7 +95,7 @@ export class EngineProcess {
     this.#child.kill("SIGKILL");
   }
 
-  #tell(message: object): void {
+  #tell(message: ControlMessage): void {
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 

@@ -42,7 +42,7 @@ describe("how an engine begins and ends", () => {
 
   function startEngine({ fds }: { fds: MountFds }, args: string[] = []) {
     const child = fork(MOUNT[0], [MOUNT[1], bucket.name, "/dev/fd/0", ...args], {
-      env: { AWS_ENDPOINT_URL: bucket.access.endpoint },
+      env: { AWS_ENDPOINT_URL: bucket.access.endpoint, UV_THREADPOOL_SIZE: "12" },
       stdio: ["ignore", "ignore", "ignore", "ipc", ...MOUNT_FDS.map((name) => fds[name])],
     });
     const exited = once(child, "exit");
