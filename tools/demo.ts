@@ -4,7 +4,7 @@ import {
   ListObjectsV2Command,
   PutObjectCommand,
 } from "@aws-sdk/client-s3";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { buildImage } from "./image.ts";
 import { seconds, step, toolMain } from "./progress.ts";
 import { programs } from "./programs.ts";
@@ -13,6 +13,7 @@ import { checkHost } from "./stack/check-host.ts";
 import { startCluster } from "./stack/cluster.ts";
 import type { Cluster } from "./stack/cluster.ts";
 import { installDriver, staticVolume, volumeMountsOf, workloadPod } from "./stack/driver.ts";
+import { allPids, killIfThere } from "./stack/processes.ts";
 import { clientOf } from "./stack/s3-client.ts";
 import { timelineOf } from "./stack/timeline.ts";
 
@@ -112,31 +113,25 @@ async function use(story: Story, cluster: Cluster): Promise<void> {
 }
 
 /** The process that serves the bucket, wherever on this machine its container is. */
-function enginePid(): number | undefined {
+async function enginePid(): Promise<number | undefined> {
   const words = ["/usr/lib/s3csi/s3csi.cjs", "mount", BUCKET].join("\0");
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .find((pid) => commandOf(pid).includes(words));
-}
-
-function commandOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
-  } catch {
-    return ""; // it has just ended
+  for (const pid of await allPids()) {
+    const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    if (command.includes(words)) return pid;
   }
+  return undefined;
 }
 
 async function survive(story: Story, cluster: Cluster): Promise<void> {
   await story.tell("The engine is killed again and again while the pod works", async () => {
     let kills = 0;
-    const killer = setInterval(() => {
-      const pid = enginePid();
+    const kill = async () => {
+      const pid = await enginePid();
       if (pid === undefined) return;
-      process.kill(pid, "SIGKILL");
+      killIfThere(pid);
       kills += 1;
-    }, KILL_EVERY_MS);
+    };
+    const killer = setInterval(() => void kill(), KILL_EVERY_MS);
     try {
       const make = "dd if=/dev/urandom of=/tmp/big bs=1M count=100 2>/dev/null";
       await inPod(cluster, "alice", `${make}; cp /tmp/big /data/big`);

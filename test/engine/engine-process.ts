@@ -1,11 +1,11 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess, StdioOptions } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { mkdtemp, rmdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { bundle, BUNDLE_ENTRY } from "../../tools/bundle.ts";
+import { childrenOf } from "../../tools/stack/processes.ts";
 import { unmount } from "../../src/sys/fuse-mount.ts";
 import type { TestBucket } from "./test-bucket.ts";
 
@@ -60,9 +60,7 @@ export class EngineProcess implements AsyncDisposable {
 
   /** The process that serves the mount, a child of the one that was started. */
   get servingPid(): number | undefined {
-    const { pid } = this.child;
-    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();
-    return children === "" ? undefined : Number(children.split(" ")[0]);
+    return childrenOf(this.child.pid ?? 0)[0];
   }
 
   async stop(signal: NodeJS.Signals): Promise<Ended> {

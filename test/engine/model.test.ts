@@ -7,6 +7,7 @@ import * as fc from "fast-check";
 import { mountBucket } from "./engine-process.ts";
 import type { MountedBucket } from "./engine-process.ts";
 import { ModelRun } from "./model-run.ts";
+import { memoryMib } from "./process-figures.ts";
 import { anyOperation } from "./reference-model.ts";
 import { TestBucket } from "./test-bucket.ts";
 
@@ -18,9 +19,8 @@ async function openDescriptors(mount: MountedBucket): Promise<number> {
   return (await fs.readdir(`/proc/${mount.engine.servingPid}/fd`)).length;
 }
 
-async function residentMib(mount: MountedBucket): Promise<number> {
-  const status = await fs.readFile(`/proc/${mount.engine.servingPid}/status`, "utf8");
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
+function residentMib(mount: MountedBucket): number {
+  return memoryMib(mount.engine.servingPid ?? 0, "VmRSS");
 }
 
 describe("a real mount on a real S3 server", () => {
@@ -66,11 +66,11 @@ describe("a real mount on a real S3 server", () => {
     };
     await churn(CHURN / 4);
     await delay(100);
-    const [descriptors, mib] = [await openDescriptors(mount), await residentMib(mount)];
+    const [descriptors, mib] = [await openDescriptors(mount), residentMib(mount)];
     await churn(CHURN);
     await delay(100);
     assert((await openDescriptors(mount)) <= descriptors + 4);
-    assert((await residentMib(mount)) <= mib + 60, "memory grows");
+    assert(residentMib(mount) <= mib + 60, "memory grows");
     assert(!(await bucket.keys()).some((key) => key.startsWith("churn/")), "files are left");
   });
 });

@@ -1,7 +1,5 @@
-import { readFileSync } from "node:fs";
+import { memoryBytes } from "../../tools/stack/processes.ts";
 
-/** In MiB: `VmHWM` is the highest ever, `VmRSS` the present. */
 export function memoryMib(pid: number, line: "VmHWM" | "VmRSS"): number {
-  const status = readFileSync(`/proc/${pid}/status`, "utf8");
-  return Number(new RegExp(`^${line}:\\s*(\\d+) kB`, "m").exec(status)?.[1]) / 1024;
+  return memoryBytes(pid, line) / (1 << 20);
 }

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { chmodSync, closeSync, existsSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
+import { chmodSync, closeSync, existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { Socket } from "node:net";
 import { MounterLink } from "../../src/handover/mounter-link.ts";
@@ -9,7 +9,7 @@ import { untilBeneath } from "../../src/sys/beneath.ts";
 import { mountFuse, openFuseDevice } from "../../src/sys/fuse-mount.ts";
 import { createMountMemory } from "../../src/sys/mount-fds.ts";
 import { connectUnix } from "../../src/sys/unix-socket.ts";
-import { waitUntilGone } from "../../tools/stack/processes.ts";
+import { childrenOf, waitUntilGone } from "../../tools/stack/processes.ts";
 import type { TestBucket } from "../engine/test-bucket.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
@@ -84,8 +84,7 @@ export class MounterProcess implements AsyncDisposable {
 
   /** The engines that run, by the kernel's word. */
   get enginePids(): number[] {
-    const path = `/proc/${this.pid}/task/${this.pid}/children`;
-    return readFileSync(path, "utf8").split(" ").filter(Boolean).map(Number);
+    return childrenOf(this.pid);
   }
 
   link(): MounterLink {

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { readFile, readdir } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 
@@ -22,10 +23,21 @@ export async function processesOf(variable: string): Promise<number[]> {
 
 /** The one child of a process that is a mere wrapper (`nsenter`, `unshare`). */
 export async function onlyChildOf(pid: number): Promise<number> {
-  const children = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
-  const [child] = children.trim().split(" ");
-  if (child === undefined || child === "") throw new Error(`process ${pid} has no child`);
-  return Number(child);
+  const [child] = childrenOf(pid);
+  if (child === undefined) throw new Error(`process ${pid} has no child`);
+  return child;
+}
+
+/** Those that run now, by the kernel's word. */
+export function childrenOf(pid: number): number[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+  return children.split(" ").filter(Boolean).map(Number);
+}
+
+/** `VmHWM` is the highest ever, `VmRSS` the present; not a number for one that has just ended. */
+export function memoryBytes(pid: number, line: "VmHWM" | "VmRSS"): number {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  return Number(new RegExp(`^${line}:\\s*(\\d+) kB`, "m").exec(status)?.[1]) * 1024;
 }
 
 /** Kills a process that may have ended by itself meanwhile. */

@@ -1,5 +1,4 @@
-import { readFileSync } from "node:fs";
-import { allPids, statOf } from "../../stack/processes.ts";
+import { allPids, memoryBytes, statOf } from "../../stack/processes.ts";
 
 const TICKS_PER_S = 100; // USER_HZ, the same on every Linux that Node runs on
 
@@ -55,8 +54,7 @@ export function familyOf<T extends Pick<Process, "pid" | "parent">>(
 /** 0 for one that has ended meanwhile. */
 function memoryMb(pid: number, line: "VmHWM" | "VmRSS"): number {
   try {
-    const status = readFileSync(`/proc/${pid}/status`, "utf8");
-    return (Number(new RegExp(`^${line}:\\s*(\\d+)`, "m").exec(status)?.[1] ?? 0) * 1024) / 1e6;
+    return (memoryBytes(pid, line) || 0) / 1e6;
   } catch {
     return 0;
   }

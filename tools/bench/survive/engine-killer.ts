@@ -1,7 +1,7 @@
 import type { ChildProcess } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
+import { childrenOf } from "../../stack/processes.ts";
 
 const LOOK_AGAIN_MS = 1;
 
@@ -35,8 +35,7 @@ export class EngineKiller {
 
   /** The engine as it is now, serving or not; undefined between two. */
   get enginePid(): number | undefined {
-    const path = `/proc/${this.#supervisorPid}/task/${this.#supervisorPid}/children`;
-    return readFileSync(path, "utf8").split(" ").map(Number).find(Boolean);
+    return childrenOf(this.#supervisorPid)[0];
   }
 
   /** No kill is left that the mount has not recovered from. */
