@@ -20,6 +20,11 @@ export const ANNOTATION = {
   attachment: `${DRIVER_NAME}/attachment`,
   /** 0 for the first Mountpoint Pod of a workload and volume, n for its n-th successor. */
   generation: `${DRIVER_NAME}/generation`,
+  /**
+   * The mount that a Mountpoint Pod serves: its own name for the first, and for a successor what
+   * the one before it had. Node and controller mean the same mount by it, whoever serves it now.
+   */
+  mountId: `${DRIVER_NAME}/mount-id`,
   /** The whole names: a label ends at 63 characters, these do not. */
   volumeName: `${DRIVER_NAME}/volume-name`,
   volumeId: `${DRIVER_NAME}/volume-id`,
