@@ -20,7 +20,7 @@ import {
   encodeLine,
   failedAnswer,
 } from "./messages.ts";
-import type { HandoverAnswer } from "./messages.ts";
+import type { HandoverAnswer, HandoverNote } from "./messages.ts";
 
 const GONE: ReadonlySet<string> = new Set(["EAGAIN", "ECONNABORTED", "EINTR"]);
 
@@ -28,17 +28,66 @@ const GONE: ReadonlySet<string> = new Set(["EAGAIN", "ECONNABORTED", "EINTR"]);
 export type Handler = (request: HandoverRequest, fds: readonly number[]) => Promise<HandoverAnswer>;
 
 /** The mounter's end: listens for the pod's whole life and serves root of the node alone. */
-export async function serveHandover(path: string, handle: Handler, log: Log): Promise<never> {
-  const listener = listenUnix(path);
-  log.info({ path }, "waiting for a mount");
-  for (;;) {
-    if (!(await untilReadable(listener, FOREVER_MS))) continue;
-    const connection = acceptIfThere(listener);
-    if (connection === undefined) continue;
-    const { uid, pid } = peerCredentialsOf(connection);
-    if (uid === 0) void converse(connection, handle, log);
-    else {
-      log.warn({ uid, pid }, "a connection that is not the node service's was refused");
+export class HandoverServer {
+  readonly #handle: Handler;
+  readonly #log: Log;
+  readonly #connections = new Set<number>();
+
+  constructor(handle: Handler, log: Log) {
+    this.#handle = handle;
+    this.#log = log;
+  }
+
+  async listen(path: string): Promise<never> {
+    const listener = listenUnix(path);
+    this.#log.info({ path }, "waiting for a mount");
+    for (;;) {
+      if (!(await untilReadable(listener, FOREVER_MS))) continue;
+      const connection = acceptIfThere(listener);
+      if (connection === undefined) continue;
+      const { uid, pid } = peerCredentialsOf(connection);
+      if (uid === 0) void this.#converse(connection);
+      else {
+        this.#log.warn({ uid, pid }, "a connection that is not the node service's was refused");
+        closeSync(connection);
+      }
+    }
+  }
+
+  /** Whoever is connected hears of it. Who does not listen misses it: it can ask. */
+  tell(note: HandoverNote): void {
+    for (const connection of this.#connections) {
+      try {
+        sendWithFds(connection, encodeLine(note), []);
+      } catch (error) {
+        this.#log.debug({ err: error, note: note.note }, "the node service was not told");
+      }
+    }
+  }
+
+  async #converse(connection: number): Promise<void> {
+    const lines = new LineBuffer();
+    /** They come with the first bytes of a line, which may be complete only later. */
+    let waiting: number[] = [];
+    this.#connections.add(connection);
+    try {
+      for (;;) {
+        if (!(await untilReadable(connection, FOREVER_MS))) continue;
+        const { bytes, fds } = receiveWithFds(connection, MESSAGE_BYTES_MAX);
+        if (bytes.length === 0) return;
+        waiting.push(...fds);
+        if (waiting.length > DESCRIPTORS_MAX) throw new Failure("invalid", "too many descriptors");
+        for (const line of lines.add(bytes)) {
+          const brought = waiting;
+          waiting = [];
+          sendWithFds(connection, encodeLine(await answerTo(line, brought, this.#handle)), []);
+        }
+      }
+    } catch (error) {
+      this.#log.warn({ err: error }, "a conversation with the node service broke off");
+    } finally {
+      this.#connections.delete(connection);
+      for (const fd of waiting) closeSync(fd);
       closeSync(connection);
     }
   }
@@ -52,31 +101,6 @@ function acceptIfThere(listener: number): number | undefined {
     const gone = error instanceof SystemError && GONE.has(error.code);
     if (gone) return undefined;
     throw error;
-  }
-}
-
-async function converse(connection: number, handle: Handler, log: Log): Promise<void> {
-  const lines = new LineBuffer();
-  /** They come with the first bytes of a line, which may be complete only later. */
-  let waiting: number[] = [];
-  try {
-    for (;;) {
-      if (!(await untilReadable(connection, FOREVER_MS))) continue;
-      const { bytes, fds } = receiveWithFds(connection, MESSAGE_BYTES_MAX);
-      if (bytes.length === 0) return;
-      waiting.push(...fds);
-      if (waiting.length > DESCRIPTORS_MAX) throw new Failure("invalid", "too many descriptors");
-      for (const line of lines.add(bytes)) {
-        const brought = waiting;
-        waiting = [];
-        sendWithFds(connection, encodeLine(await answerTo(line, brought, handle)), []);
-      }
-    }
-  } catch (error) {
-    log.warn({ err: error }, "a conversation with the node service broke off");
-  } finally {
-    for (const fd of waiting) closeSync(fd);
-    closeSync(connection);
   }
 }
 

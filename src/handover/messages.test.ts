@@ -15,6 +15,7 @@ import type { MountRequest } from "./messages.ts";
 
 const MOUNT: MountRequest = {
   do: "mount",
+  resume: false,
   bucket: "bucket-1",
   args: ["--allow-delete"],
   env: { AWS_MAX_ATTEMPTS: "3" },

@@ -22,42 +22,62 @@ export const Credentials = z.strictObject({
 });
 export type Credentials = z.infer<typeof Credentials>;
 
+/** What a Mountpoint Pod serves, for as many engines and pods as it takes. */
+export const MountSpec = z.strictObject({
+  bucket: Word.min(1),
+  /** Options of `s3csi mount`, one word each: whatever is no option is refused by the engine. */
+  args: z.array(Word),
+  /** Settings of the engine alone: nothing here may change how its process is started. */
+  env: z.record(z.string().regex(/^AWS_[A-Z_]+$/), Word),
+  /** Over the socket only: no file, no environment, no pod spec ever holds them. */
+  credentials: Credentials.nullable(),
+});
+export type MountSpec = z.infer<typeof MountSpec>;
+
 /** Node service to mounter. */
 export const HandoverRequest = z.discriminatedUnion("do", [
-  z.strictObject({
+  MountSpec.extend({
     do: z.literal("mount"),
-    bucket: Word.min(1),
-    /** Options of `s3csi mount`, one word each: whatever is no option is refused by the engine. */
-    args: z.array(Word),
-    /** Settings of the engine alone: nothing here may change how its process is started. */
-    env: z.record(z.string().regex(/^AWS_[A-Z_]+$/), Word),
-    /** Over the socket only: no file, no environment, no pod spec ever holds them. */
-    credentials: Credentials.nullable(),
+    /** An engine in another container has served this mount: go on where it ended. */
+    resume: z.boolean(),
   }),
+  /** Other keys for the same mount: from now on, without a pause. */
+  z.strictObject({ do: z.literal("rekey"), credentials: Credentials.nullable() }),
+  /** What is served here? It comes with a socket, into which copies of the descriptors go. */
+  z.strictObject({ do: z.literal("share") }),
   /** Complete what was acknowledged, then end: unmounting alone does not end a connection. */
   z.strictObject({ do: z.literal("finish") }),
 ]);
 export type HandoverRequest = z.infer<typeof HandoverRequest>;
 export type MountRequest = Extract<HandoverRequest, { do: "mount" }>;
 
-/** Mounter to node service. */
+const Reason = z.string().max(REASON_CHARACTERS_MAX);
+
+/** Mounter to node service, when it was asked. */
 export const HandoverAnswer = z.discriminatedUnion("did", [
   z.strictObject({ did: z.literal("ready") }),
-  z.strictObject({
-    did: z.literal("failed"),
-    kind: z.enum(FAILURE_KINDS),
-    message: z.string().max(REASON_CHARACTERS_MAX),
-  }),
+  z.strictObject({ did: z.literal("rekeyed") }),
+  /** Null: this container serves nothing, and there is no descriptor to share. */
+  z.strictObject({ did: z.literal("shared"), mount: MountSpec.nullable() }),
+  z.strictObject({ did: z.literal("failed"), kind: z.enum(FAILURE_KINDS), message: Reason }),
   z.strictObject({ did: z.literal("finished") }),
 ]);
 export type HandoverAnswer = z.infer<typeof HandoverAnswer>;
+
+/** Mounter to node service, unasked: how the engine is. */
+export const HandoverNote = z.discriminatedUnion("note", [
+  z.strictObject({ note: z.literal("lost"), cause: Reason }),
+  z.strictObject({ note: z.literal("recovered"), cause: Reason, pauseMs: z.number() }),
+  z.strictObject({ note: z.literal("given-up"), cause: Reason }),
+]);
+export type HandoverNote = z.infer<typeof HandoverNote>;
 
 /** A failure as it travels: its reason is for people, and cut where it would not fit. */
 export function failedAnswer({ kind, message }: Failure): HandoverAnswer {
   return { did: "failed", kind, message: message.slice(0, REASON_CHARACTERS_MAX) };
 }
 
-export function encodeLine(message: HandoverRequest | HandoverAnswer): Buffer {
+export function encodeLine(message: HandoverRequest | HandoverAnswer | HandoverNote): Buffer {
   const line = Buffer.from(`${JSON.stringify(message)}\n`);
   if (line.length > MESSAGE_BYTES_MAX) {
     throw new Failure("invalid", `a message of ${line.length} bytes is too long for the socket`);
@@ -66,14 +86,23 @@ export function encodeLine(message: HandoverRequest | HandoverAnswer): Buffer {
 }
 
 export function decodeLine<T>(schema: z.ZodType<T>, line: string): T {
-  let value: unknown;
+  return parse(schema, parseJson(line));
+}
+
+/** Everything that a mounter may say. */
+export function decodeMounterLine(line: string): HandoverAnswer | HandoverNote {
+  const value = parseJson(line);
+  const isNote = typeof value === "object" && value !== null && "note" in value;
+  return parse<HandoverAnswer | HandoverNote>(isNote ? HandoverNote : HandoverAnswer, value);
+}
+
+function parseJson(line: string): unknown {
   try {
-    value = JSON.parse(line);
+    return JSON.parse(line);
   } catch {
     // Without its cause, which quotes the line: that may hold a key.
     throw new Failure("invalid", "the peer sent a line that is not JSON");
   }
-  return parse(schema, value);
 }
 
 /** Cuts a stream into lines, wherever the chunks end, and refuses a line that is too long. */

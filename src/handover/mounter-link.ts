@@ -2,26 +2,62 @@ import { closeSync } from "node:fs";
 import { Socket } from "node:net";
 import { Failure } from "../base/failure.ts";
 import { SystemError } from "../sys/libc.ts";
-import { connectUnix, peerCredentialsOf, sendWithFds } from "../sys/unix-socket.ts";
+import { ProcessHandle } from "../sys/process-handle.ts";
+import {
+  connectUnix,
+  peerCredentialsOf,
+  receiveWithFds,
+  sendWithFds,
+  socketPair,
+} from "../sys/unix-socket.ts";
 import type { PeerCredentials } from "../sys/unix-socket.ts";
-import { HandoverAnswer, LineBuffer, decodeLine, encodeLine } from "./messages.ts";
-import type { HandoverRequest, MountRequest } from "./messages.ts";
+import { LineBuffer, decodeMounterLine, encodeLine } from "./messages.ts";
+import type {
+  Credentials,
+  HandoverAnswer,
+  HandoverNote,
+  HandoverRequest,
+  MountSpec,
+} from "./messages.ts";
+import { NoteLimit } from "./note-limit.ts";
 
 /** What is quoted of a peer that breaks the protocol: its words end up in a pod's events. */
 const REASON_CHARACTERS_MAX = 300;
 
+/** What a mounter gave back. The descriptors are the receiver's, and not yet looked at. */
+export interface Shared {
+  readonly spec: MountSpec;
+  readonly fds: readonly number[];
+}
+
 /** The node service's end. The peer is a pod that may be hostile: nothing it says names a mount. */
 export class MounterLink implements Disposable {
+  /** Resolves when the mounter has ended, or has broken the protocol. */
+  readonly closed: Promise<void>;
+  /** The process at the other end, whatever becomes of the connection. */
+  readonly process: ProcessHandle;
+  /** Hears what the mounter says unasked. */
+  onNote: ((note: HandoverNote) => void) | undefined;
   readonly #fd: number;
   readonly #socket: Socket;
+  readonly #notes = new NoteLimit();
+  readonly #closing = Promise.withResolvers<void>();
   #waiting: PromiseWithResolvers<HandoverAnswer> | undefined;
   #closed: Failure | undefined;
 
   /** `accept` throws when the peer is not who it should be. */
   constructor(socketPath: string, accept: (peer: PeerCredentials) => void) {
+    this.closed = this.#closing.promise;
     this.#fd = connectUnix(socketPath);
     try {
-      accept(peerCredentialsOf(this.#fd));
+      const peer = peerCredentialsOf(this.#fd);
+      this.process = new ProcessHandle(peer.pid); // first: whom we look at is whom we may kill
+      try {
+        accept(peer);
+      } catch (error) {
+        this.process[Symbol.dispose]();
+        throw error;
+      }
       this.#socket = new Socket({ fd: this.#fd, readable: true, writable: true });
     } catch (error) {
       closeSync(this.#fd);
@@ -40,23 +76,50 @@ export class MounterLink implements Disposable {
   }
 
   /** Resolves when the engine serves; a Failure says why it does not. The fds stay the caller's. */
-  async mount(request: MountRequest, fds: readonly number[], signal: AbortSignal): Promise<void> {
-    const answer = await this.#ask(request, fds, signal);
-    if (answer.did === "ready") return;
-    if (answer.did === "failed") throw new Failure(answer.kind, answer.message);
-    throw new Failure("remote", "the mounter ended before it served");
+  async mount(
+    spec: MountSpec,
+    fds: readonly number[],
+    how: { readonly resume: boolean },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const answer = await this.#ask({ do: "mount", ...how, ...spec }, fds, signal);
+    if (answer.did !== "ready") throw unexpected(answer, "the mounter ended before it served");
+  }
+
+  /** From now on the engine signs with these. */
+  async rekey(credentials: Credentials | null, signal: AbortSignal): Promise<void> {
+    const answer = await this.#ask({ do: "rekey", credentials }, [], signal);
+    if (answer.did !== "rekeyed") throw unexpected(answer, "the mounter did not take the keys");
+  }
+
+  /**
+   * Copies of the descriptors of what is served there, if anything is. They come through a socket
+   * of their own, before the answer: so nobody has to wait for them in a thread.
+   */
+  async share(signal: AbortSignal): Promise<Shared | undefined> {
+    const { mine, theirs } = socketPair();
+    try {
+      const asked = this.#ask({ do: "share" }, [theirs], signal);
+      closeSync(theirs); // it is on its way, or never will be
+      const answer = await asked;
+      if (answer.did !== "shared") throw unexpected(answer, "the mounter did not share its mount");
+      if (answer.mount === null) return undefined;
+      return { spec: answer.mount, fds: receiveShared(mine) };
+    } finally {
+      closeSync(mine);
+    }
   }
 
   /** Resolves when everything acknowledged is in S3 and the engine has ended. */
   async finish(signal: AbortSignal): Promise<void> {
     const answer = await this.#ask({ do: "finish" }, [], signal);
     if (answer.did === "finished") return;
-    if (answer.did === "failed") throw new Failure(answer.kind, answer.message);
-    throw new Failure("remote", "the mounter did not say that it has finished");
+    throw unexpected(answer, "the mounter did not say that it has finished");
   }
 
   [Symbol.dispose](): void {
     this.#socket.destroy();
+    this.process[Symbol.dispose]();
   }
 
   async #ask(
@@ -95,7 +158,7 @@ export class MounterLink implements Disposable {
     const lines = new LineBuffer();
     this.#socket.on("data", (bytes: Buffer) => {
       try {
-        for (const line of lines.add(bytes)) this.#take(decodeLine(HandoverAnswer, line));
+        for (const line of lines.add(bytes)) this.#take(decodeMounterLine(line));
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
         const said = reason.slice(0, REASON_CHARACTERS_MAX);
@@ -104,10 +167,14 @@ export class MounterLink implements Disposable {
     });
   }
 
-  /** Who talks without being asked is not listened to, or could keep this process busy. */
-  #take(answer: HandoverAnswer): void {
+  /** Who talks without end is not listened to, or could keep this process busy. */
+  #take(line: HandoverAnswer | HandoverNote): void {
+    if ("note" in line) {
+      if (this.#notes.isOver(performance.now())) throw new Failure("invalid", "too many notes");
+      return this.onNote?.(line);
+    }
     if (this.#waiting === undefined) throw new Failure("invalid", "an answer without a question");
-    this.#waiting.resolve(answer);
+    this.#waiting.resolve(line);
     this.#waiting = undefined;
   }
 
@@ -119,5 +186,19 @@ export class MounterLink implements Disposable {
   #close(reason: Failure): void {
     this.#closed ??= reason;
     this.#waiting?.reject(this.#closed);
+    this.#closing.resolve();
+  }
+}
+
+function unexpected(answer: HandoverAnswer, otherwise: string): Failure {
+  if (answer.did === "failed") return new Failure(answer.kind, answer.message);
+  return new Failure("remote", otherwise);
+}
+
+function receiveShared(socket: number): readonly number[] {
+  try {
+    return receiveWithFds(socket, 1).fds;
+  } catch (error) {
+    throw new Failure("remote", "the mounter sent no descriptors with its mount", error);
   }
 }

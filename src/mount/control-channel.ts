@@ -7,18 +7,24 @@ export interface Control {
   readonly mounted: Promise<void>;
   /** The parent says so, or the parent has gone. */
   readonly finishing: Promise<"finish">;
+  /** Called for each change of the keys, also for one that came before it was set. */
+  onRekey(listener: (credentials: Start["credentials"]) => void): void;
 }
 
 export function listen(): Control {
   const started = Promise.withResolvers<Start>();
   const mounted = Promise.withResolvers<void>();
   const finishing = Promise.withResolvers<"finish">();
+  const rekeying = Promise.withResolvers<(credentials: Start["credentials"]) => void>();
   process.on("message", (input: unknown) => {
     try {
       const message = readControlMessage(input);
       if (message.do === "start") return started.resolve(message);
       if (message.do === "serve") return mounted.resolve();
       if (message.do === "ask") return void tell({ did: "alive" });
+      if (message.do === "rekey") {
+        return void rekeying.promise.then((listener) => listener(message.credentials));
+      }
       started.reject(new Failure("refused", "told to finish before it began"));
       finishing.resolve("finish");
     } catch (error) {
@@ -29,7 +35,12 @@ export function listen(): Control {
     started.reject(new Failure("refused", "the mounter left before it said what to serve"));
     finishing.resolve("finish");
   });
-  return { started: started.promise, mounted: mounted.promise, finishing: finishing.promise };
+  return {
+    started: started.promise,
+    mounted: mounted.promise,
+    finishing: finishing.promise,
+    onRekey: rekeying.resolve,
+  };
 }
 
 /** Resolves when the message is on its way, or when there is nobody to read it. */

@@ -2,8 +2,8 @@ import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
 import { Secret } from "../base/secret.ts";
-import { fixedCredentials } from "../s3/credentials.ts";
-import type { CredentialSource } from "../s3/credentials.ts";
+import { LiveCredentials } from "../s3/credentials.ts";
+import type { Credentials, CredentialSource } from "../s3/credentials.ts";
 import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
 import { mapMemfd } from "../sys/memfd.ts";
 import { openBucket } from "./bucket-store.ts";
@@ -32,6 +32,11 @@ export async function runHandedOver(
   const idle = resume ? [] : options.idle; // once is enough
   for (const option of idle) log.warn({ option }, "option without effect");
   const credentials = credentialsOf(start.credentials, options, env);
+  control.onRekey((given) => {
+    if (!(credentials instanceof LiveCredentials) || given === null || given === "find") return;
+    credentials.change(keysOf(given));
+    log.info("signing with other keys from now on");
+  });
   const opening = openBucket(options, credentials, { isKnownToWork: resume, log });
   opening.catch(() => undefined); // it is waited for below
   const memory = openDurableMemory(start, options); // while the bucket is asked
@@ -59,9 +64,13 @@ function credentialsOf(
 ): CredentialSource | undefined {
   if (given === null) return undefined;
   if (given === "find") return findCredentials(options, env);
-  return fixedCredentials({
+  return new LiveCredentials(keysOf(given));
+}
+
+function keysOf(given: Exclude<Start["credentials"], null | "find">): Credentials {
+  return {
     accessKeyId: given.accessKeyId,
     secretAccessKey: new Secret(given.secretAccessKey),
     sessionToken: given.sessionToken === undefined ? undefined : new Secret(given.sessionToken),
-  });
+  };
 }

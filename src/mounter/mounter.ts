@@ -2,11 +2,19 @@ import { closeSync } from "node:fs";
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
-import { serveHandover } from "../handover/handover-server.ts";
+import { HandoverServer } from "../handover/handover-server.ts";
 import { SOCKET_NAME } from "../handover/messages.ts";
-import type { HandoverAnswer, HandoverRequest, MountRequest } from "../handover/messages.ts";
+import type {
+  Credentials,
+  HandoverAnswer,
+  HandoverRequest,
+  MountRequest,
+  MountSpec,
+} from "../handover/messages.ts";
 import { podEnvironment } from "../supervisor/engine-process.ts";
 import { MOUNT_FDS } from "../sys/mount-fds.ts";
+import type { MountFds } from "../sys/mount-fds.ts";
+import { sendWithFds } from "../sys/unix-socket.ts";
 import { Supervisor } from "../supervisor/supervisor.ts";
 
 /**
@@ -16,21 +24,21 @@ import { Supervisor } from "../supervisor/supervisor.ts";
 export class Mounter {
   readonly #log: Log;
   readonly #over = Promise.withResolvers<number>();
+  readonly #server: HandoverServer;
   #supervisor: Supervisor | undefined;
+  /** What the supervisor serves: the node service may ask for it, to keep it too. */
+  #served: { readonly spec: MountSpec; readonly fds: MountFds } | undefined;
   #serving = false;
   #leaving = false;
 
   constructor(log: Log) {
     this.#log = log;
+    this.#server = new HandoverServer((...a) => this.#handle(...a), log);
   }
 
   /** Resolves with the exit code, when the mount has ended. */
   async run(commDir: string): Promise<number> {
-    const served = serveHandover(
-      join(commDir, SOCKET_NAME),
-      (...a) => this.#handle(...a),
-      this.#log,
-    );
+    const served = this.#server.listen(join(commDir, SOCKET_NAME));
     return Promise.race([served, this.#over.promise]);
   }
 
@@ -52,6 +60,11 @@ export class Mounter {
     switch (request.do) {
       case "mount":
         return this.#mount(request, fds);
+      case "share":
+        return this.#share(fds);
+      case "rekey":
+        closeAll(fds);
+        return this.#rekey(request.credentials);
       case "finish":
         closeAll(fds);
         return this.#finish();
@@ -71,14 +84,52 @@ export class Mounter {
       closeAll(fds);
       throw new Failure("busy", "this pod serves a mount already");
     }
-    const { bucket, credentials } = request;
-    const args = [bucket, "/dev/fd/0", ...request.args]; // a place that the engine does not use
-    const env = podEnvironment(request.env, process.env);
-    const spec = { args, env, credentials, mountedByUs: true };
-    const supervisor = new Supervisor(spec, { fuse, slots, journal, spool }, { log: this.#log });
-    this.#supervisor = supervisor;
-    await this.#started(supervisor);
+    const { do: _do, resume, ...spec } = request;
+    this.#supervisor = this.#supervise(spec, resume, { fuse, slots, journal, spool });
+    await this.#started(this.#supervisor);
     return { did: "ready" };
+  }
+
+  #supervise(spec: MountSpec, resume: boolean, fds: MountFds): Supervisor {
+    const { bucket, credentials } = spec;
+    const args = [bucket, "/dev/fd/0", ...spec.args]; // a place that the engine does not use
+    const env = podEnvironment(spec.env, process.env);
+    this.#served = { spec, fds };
+    const engine = { args, env, credentials, mountedByUs: true };
+    return new Supervisor(engine, fds, {
+      log: this.#log,
+      resume,
+      onLost: (cause) => this.#server.tell({ note: "lost", cause }),
+      onRecovered: ({ cause, pauseMs }) => this.#server.tell({ note: "recovered", cause, pauseMs }),
+      onGivenUp: (cause) => this.#server.tell({ note: "given-up", cause: cause.slice(0, 1000) }),
+    });
+  }
+
+  /** Who asks brings a socket, and finds the descriptors in it when the answer comes. */
+  #share(fds: readonly number[]): HandoverAnswer {
+    const [socket] = fds;
+    try {
+      if (socket === undefined || fds.length > 1) {
+        throw new Failure("invalid", `${fds.length} descriptors came, not one socket`);
+      }
+      if (this.#served === undefined) return { did: "shared", mount: null };
+      const own = this.#served.fds;
+      const all = MOUNT_FDS.map((name) => own[name]);
+      sendWithFds(socket, Buffer.from(" "), all);
+      return { did: "shared", mount: this.#served.spec };
+    } finally {
+      closeAll(fds);
+    }
+  }
+
+  #rekey(credentials: Credentials | null): HandoverAnswer {
+    if (this.#supervisor === undefined || this.#served === undefined) {
+      throw new Failure("absent", "this pod serves no mount");
+    }
+    const { spec, fds } = this.#served;
+    this.#served = { spec: { ...spec, credentials }, fds };
+    this.#supervisor.rekey(credentials);
+    return { did: "rekeyed" };
   }
 
   /** A first start that failed leaves the pod as it was, so that the next try can succeed. */
@@ -88,6 +139,7 @@ export class Mounter {
     } catch (error) {
       await supervisor.ended;
       this.#supervisor = undefined;
+      this.#served = undefined;
       if (this.#leaving) this.#end(0);
       throw error;
     }

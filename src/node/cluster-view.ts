@@ -5,7 +5,8 @@ import type { Pod } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { ATTACHMENTS, mountpointPodOf } from "../volume/attachment.ts";
 import type { AttachmentSpec, MountpointS3PodAttachment } from "../volume/attachment.ts";
-import { ANNOTATION, LABEL, mountpointPodNameOf } from "../volume/names.ts";
+import { ANNOTATION } from "../volume/names.ts";
+import { problemOf } from "./pod-problem.ts";
 
 /** A Mountpoint Pod of this node, by what the API server says: the pod itself is never asked. */
 export interface MountpointPod {
@@ -13,6 +14,8 @@ export interface MountpointPod {
   readonly uid: string;
   /** The mount it serves; a successor pod serves the mount of the one before it. */
   readonly mountId: string;
+  /** Of several pods of one mount, the last is the one to serve it. */
+  readonly generation: number;
   readonly phase: string;
   readonly needsUnmount: boolean;
   readonly leaving: boolean;
@@ -25,6 +28,13 @@ export interface Assignment {
   readonly pod: string;
 }
 
+/** Whose volume: what the kubelet knows of it. */
+export interface Claimant {
+  readonly workloadUid: string;
+  readonly volumeId: string;
+  readonly pvName: string;
+}
+
 export interface ClusterViewOptions {
   readonly client: KubeClient;
   readonly nodeName: string;
@@ -32,26 +42,38 @@ export interface ClusterViewOptions {
   readonly log: Log;
 }
 
-/** What the node service knows of the cluster: its own attachments and Mountpoint Pods, no more. */
-export class ClusterView {
-  readonly #attachments: WatchedList<MountpointS3PodAttachment, MountpointS3PodAttachment>;
-  readonly #pods: WatchedList<MountpointPod, Pod>;
+/** A pod of this node. */
+export interface NodePod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly leaving: boolean;
+  readonly mountpoint: MountpointPod | undefined;
+}
 
-  constructor({ client, nodeName, namespace, log }: ClusterViewOptions) {
-    const fieldSelector = `spec.nodeName=${nodeName}`;
+/** What the node service knows of the cluster: its own attachments and pods, no more. */
+export class ClusterView {
+  readonly #options: ClusterViewOptions;
+  readonly #attachments: WatchedList<MountpointS3PodAttachment, MountpointS3PodAttachment>;
+  readonly #pods: WatchedList<NodePod, Pod>;
+
+  constructor(options: ClusterViewOptions) {
+    this.#options = options;
+    const { client, nodeName, namespace, log } = options;
+    const selection = { fieldSelector: `spec.nodeName=${nodeName}` };
     this.#attachments = new WatchedList({
       client,
       log,
       resource: ATTACHMENTS,
-      selection: { fieldSelector },
+      selection,
       project: (raw: MountpointS3PodAttachment) => raw,
     });
     this.#pods = new WatchedList({
       client,
       log,
       resource: PODS,
-      selection: { namespace, fieldSelector },
-      project: projectPod,
+      selection,
+      project: (raw: Pod) => projectPod(raw, namespace),
     });
   }
 
@@ -65,52 +87,82 @@ export class ClusterView {
   }
 
   /** The assignment of a workload's volume, when the controller has made it. */
-  untilAssigned(
-    workloadUid: string,
-    volumeId: string,
-    pvName: string,
-    signal: AbortSignal,
-  ): Promise<Assignment> {
-    return this.#attachments.until((list) => {
-      for (const { metadata, spec } of list.values()) {
-        if (spec.volumeID !== volumeId || spec.persistentVolumeName !== pvName) continue;
-        const pod = mountpointPodOf(spec, workloadUid);
-        if (pod !== undefined) return { attachment: metadata.name, spec, pod };
-      }
-      return undefined;
+  untilAssigned(claimant: Claimant, signal: AbortSignal): Promise<Assignment> {
+    return this.#attachments.until(() => this.#assignmentOf(claimant), signal);
+  }
+
+  /** Resolves when the workload is served by another pod than this one. */
+  async untilMoved(claimant: Claimant, pod: string, signal: AbortSignal): Promise<void> {
+    await this.#attachments.until(() => {
+      const assignment = this.#assignmentOf(claimant);
+      return assignment !== undefined && assignment.pod !== pod ? true : undefined;
     }, signal);
   }
 
   /** The pod, once the scheduler has put it on this node. */
   untilScheduled(podName: string, signal: AbortSignal): Promise<MountpointPod> {
     const isIt = (pod: MountpointPod) => pod.name === podName && !pod.leaving;
-    return this.#pods.until((list) => list.values().find(isIt), signal);
+    return this.#pods.until(() => this.pods().find(isIt), signal);
   }
 
-  pods(): Iterable<MountpointPod> {
-    return this.#pods.values();
+  /** Why a Mountpoint Pod does not run, in the words of scheduler and kubelet. */
+  async problemOf(podName: string, signal: AbortSignal): Promise<string | undefined> {
+    const { client, namespace } = this.#options;
+    const pod = await client.find(PODS, { namespace, name: podName }, signal);
+    return pod === undefined ? "it is gone" : problemOf(pod);
   }
 
-  /** Each change of a Mountpoint Pod; `gone` when it is there no more. */
-  onPodChange(listener: (pod: MountpointPod, gone: boolean) => void): Disposable {
-    return this.#pods.onChange((_key, now, before) => {
-      const pod = now ?? before;
-      if (pod !== undefined) listener(pod, now === undefined);
-    });
+  pods(): MountpointPod[] {
+    const all = Array.from(this.#pods.values(), ({ mountpoint }) => mountpoint);
+    return all.filter((pod) => pod !== undefined);
+  }
+
+  /** A pod of this node, if the API server has told of it: the kubelet may know it before us. */
+  pod(podUid: string): NodePod | undefined {
+    return this.#pods.values().find(({ uid }) => uid === podUid);
+  }
+
+  /** Resolves when a pod is being deleted. */
+  async untilLeaving(podUid: string, signal: AbortSignal): Promise<void> {
+    await this.#pods.until(() => (this.pod(podUid)?.leaving === true ? true : undefined), signal);
+  }
+
+  /** Each change of a pod of this node. */
+  onPodChange(listener: () => void): Disposable {
+    return this.#pods.onChange(listener);
+  }
+
+  #assignmentOf({ workloadUid, volumeId, pvName }: Claimant): Assignment | undefined {
+    for (const { metadata, spec } of this.#attachments.values()) {
+      if (spec.volumeID !== volumeId || spec.persistentVolumeName !== pvName) continue;
+      const pod = mountpointPodOf(spec, workloadUid);
+      if (pod !== undefined) return { attachment: metadata.name, spec, pod };
+    }
+    return undefined;
   }
 }
 
-function projectPod({ metadata, status }: Pod): MountpointPod | undefined {
-  const workloadUid = metadata?.labels?.[LABEL.podUid];
-  const pvName = metadata?.annotations?.[ANNOTATION.volumeName];
-  if (metadata?.name === undefined || metadata.uid === undefined) return undefined;
-  if (workloadUid === undefined || pvName === undefined) return undefined;
+function projectPod(pod: Pod, namespace: string): NodePod | undefined {
+  const { metadata } = pod;
+  if (metadata?.uid === undefined) return undefined;
+  const leaving = metadata.deletionTimestamp !== undefined;
+  // Anybody may write our annotations in a namespace of their own: there they mean nothing.
+  const mountpoint = metadata.namespace === namespace ? mountpointOf(pod) : undefined;
+  const { uid, name = "", namespace: home = "" } = metadata;
+  return { namespace: home, name, uid, leaving, mountpoint };
+}
+
+function mountpointOf({ metadata, status }: Pod): MountpointPod | undefined {
+  const { name, uid, annotations = {} } = metadata ?? {};
+  if (name === undefined || uid === undefined) return undefined;
+  if (annotations[ANNOTATION.attachment] === undefined) return undefined;
   return {
-    name: metadata.name,
-    uid: metadata.uid,
-    mountId: mountpointPodNameOf(workloadUid, pvName),
+    name,
+    uid,
+    mountId: annotations[ANNOTATION.mountId] ?? name,
+    generation: Number(annotations[ANNOTATION.generation] ?? 0),
     phase: status?.phase ?? "Pending",
-    needsUnmount: metadata.annotations?.[ANNOTATION.needsUnmount] === "true",
-    leaving: metadata.deletionTimestamp !== undefined,
+    needsUnmount: annotations[ANNOTATION.needsUnmount] === "true",
+    leaving: metadata?.deletionTimestamp !== undefined,
   };
 }

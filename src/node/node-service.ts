@@ -1,8 +1,13 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { Failure } from "../base/failure.ts";
-import { NodeServiceCapability_RPC_Type } from "../csi/gen/csi_pb.ts";
+import {
+  NodeServiceCapability_RPC_Type as Capability,
+  VolumeUsage_Unit,
+} from "../csi/gen/csi_pb.ts";
 import type { Node } from "../csi/gen/csi_pb.ts";
 import { parsePublishRequest, parseTarget } from "./publish-request.ts";
+import type { SourceMounts } from "./source-mounts.ts";
+import { conditionOf } from "./volume-stats.ts";
 import type { Volumes } from "./volumes.ts";
 
 /** The kubelet gives up after two minutes with words of its own: answer before, with ours. */
@@ -13,11 +18,20 @@ export interface NodeServiceOptions {
   readonly nodeId: string;
   readonly kubeletPath: string;
   readonly volumes: Volumes;
+  readonly sources: Pick<SourceMounts, "stateOf">;
 }
+
+const CAPABILITIES = [
+  Capability.VOLUME_MOUNT_GROUP,
+  Capability.GET_VOLUME_STATS,
+  Capability.VOLUME_CONDITION,
+];
+/** A bucket has no end; statfs can not say so, and nobody should run out of it. */
+const BUCKET_BYTES = 2n ** 60n;
 
 /** CSI Node: checks the request at the door, hands it on. */
 export function nodeService(options: NodeServiceOptions): ServiceImpl<typeof Node> {
-  const { nodeId, kubeletPath, volumes } = options;
+  const { nodeId, kubeletPath, volumes, sources } = options;
   return {
     async nodePublishVolume(request, context) {
       const wanted = parsePublishRequest(request, kubeletPath);
@@ -29,15 +43,16 @@ export function nodeService(options: NodeServiceOptions): ServiceImpl<typeof Nod
       await volumes.unpublish(parseTarget(request.targetPath, kubeletPath));
       return {};
     },
+    nodeGetVolumeStats({ volumeId, volumePath }) {
+      if (volumeId === "") throw new Failure("invalid", "Volume ID not provided");
+      const { path } = parseTarget(volumePath, kubeletPath);
+      const volumeCondition = conditionOf(path, (device) => sources.stateOf(device));
+      const [total, used] = [BUCKET_BYTES, 0n];
+      const bytes = { unit: VolumeUsage_Unit.BYTES, total, available: total, used };
+      return { usage: [bytes], volumeCondition };
+    },
     nodeGetCapabilities: () => ({
-      capabilities: [
-        {
-          type: {
-            case: "rpc",
-            value: { type: NodeServiceCapability_RPC_Type.VOLUME_MOUNT_GROUP },
-          },
-        },
-      ],
+      capabilities: CAPABILITIES.map((type) => ({ type: { case: "rpc", value: { type } } })),
     }),
     nodeGetInfo: () => ({ nodeId }),
   };

@@ -1,30 +1,30 @@
-import { mkdirSync, rmdirSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
+import { KeyedQueue } from "../base/keyed-queue.ts";
 import type { Log } from "../base/log.ts";
-import type { MountRequest } from "../handover/messages.ts";
+import type { Credentials, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import { FuseConnection } from "../sys/fuse-connection.ts";
 import { FUSE_FILESYSTEM_TYPE, mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
-import { SystemError } from "../sys/libc.ts";
 import { closeMountFds, createMountMemory, MOUNT_FDS } from "../sys/mount-fds.ts";
+import type { MountFds } from "../sys/mount-fds.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
-import type { MountEntry } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
-import type { MountpointPod } from "./cluster-view.ts";
+import { boundWorkloads, isBound } from "./binds.ts";
+import type { ClusterView, MountpointPod } from "./cluster-view.ts";
+import { HeldMount } from "./held-mount.ts";
+import type { MountNews, MountState, Source, Surroundings } from "./held-mount.ts";
 import { mounterIfThere, untilMounter } from "./mounter-socket.ts";
+import { Patience } from "./patience.ts";
+import { checkReturned } from "./returned-mount.ts";
+import { removeDirectory, unmountSource } from "./source-directory.ts";
+import { untilNextMounter, untilSuccessor } from "./successor.ts";
 
 const READ_AHEAD_KIB = 1024;
 const MOUNT_WITHIN_MS = 110_000;
 const FINISH_WITHIN_MS = 30_000;
-/** With hostPID this is the host's first process: its mounts are what other pods may hold. */
-const HOST_PID = 1;
-
-/** A mounted source directory, as mountinfo shows it. */
-export interface Source {
-  readonly dir: string;
-  readonly device: string;
-}
+const SHARE_WITHIN_MS = 2_000;
 
 export interface SourceTimes {
   readonly mounterMs: number;
@@ -35,20 +35,26 @@ export interface SourceMountsOptions {
   readonly kubeletPath: string;
   /** Below `kubeletPath`. */
   readonly mountsDir: string;
+  readonly view: Pick<ClusterView, "pods" | "pod" | "onPodChange">;
+  readonly onNews?: (news: MountNews) => void;
   readonly log: Log;
   readonly mountWithinMs?: number;
   readonly finishWithinMs?: number;
+  readonly giveUpAfterMs?: number;
+  readonly giveUpLeavingAfterMs?: number;
 }
 
-/** The FUSE mounts of this node, one per Mountpoint Pod: made once, shared, taken down once. */
-export class SourceMounts {
+/** The FUSE mounts of this node, one for all who share: made once, kept alive, taken down once. */
+export class SourceMounts implements Disposable {
   readonly #options: SourceMountsOptions;
   /** Being made or being taken down: each mount does one thing at a time. */
-  readonly #busy = new Map<string, Promise<unknown>>();
-  readonly #links = new Map<string, MounterLink>();
+  readonly #queue = new KeyedQueue();
+  readonly #held = new Map<string, HeldMount>();
+  readonly #around: Surroundings;
 
   constructor(options: SourceMountsOptions) {
     this.#options = options;
+    this.#around = this.#surroundings();
     mkdirSync(options.mountsDir, { recursive: true });
   }
 
@@ -59,24 +65,78 @@ export class SourceMounts {
     return [...new Set(entries.map((entry) => entry.mountPoint.slice(prefix.length)))];
   }
 
+  /** How the mount with this device is served; undefined when nobody here holds it. */
+  stateOf(device: string): MountState | undefined {
+    return this.#heldAt(device)?.state;
+  }
+
+  /**
+   * Has this mount lost its engine for good? One that we do not hold may still be served by a
+   * mounter that did not answer in time: in doubt it lives, and nobody waits long for the answer.
+   */
+  async isDead(device: string): Promise<boolean> {
+    if (this.#heldAt(device) !== undefined) return false;
+    const mountId = this.ids().find((id) => this.#find(id)?.device === device);
+    const pods = this.#options.view.pods().filter((pod) => pod.mountId === mountId);
+    if (mountId !== undefined && this.#queue.isBusy(mountId)) return false;
+    for (const pod of pods) {
+      try {
+        if ((await this.#queue.run(pod.mountId, () => this.#adopt(pod))) !== undefined)
+          return false;
+      } catch (error) {
+        this.#options.log.warn({ mount: mountId, err: error }, "a mount may be alive, or not");
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Changes the keys of a running mount, when they are others than before. */
+  async rekey(device: string, credentials: Credentials | null): Promise<void> {
+    await this.#heldAt(device)?.rekey(credentials);
+  }
+
   /** The source of a Mountpoint Pod, mounted on the first call; later callers join or find it. */
   async ensure(
     pod: MountpointPod,
-    request: MountRequest,
+    spec: MountSpec,
     readOnly: boolean,
     took: (times: SourceTimes) => void,
+    moved = new AbortController().signal,
   ): Promise<Source> {
-    return this.#exclusively(pod.mountId, async () => {
-      const present = this.#findServed(pod.mountId);
-      if (present !== undefined) return present;
-      const signal = AbortSignal.timeout(this.#options.mountWithinMs ?? MOUNT_WITHIN_MS);
+    return this.#queue.run(pod.mountId, async () => {
+      const present = this.#held.get(pod.mountId) ?? (await this.#adoptOrClear(pod));
+      if (present !== undefined) return present.source;
+      const limit = AbortSignal.timeout(this.#options.mountWithinMs ?? MOUNT_WITHIN_MS);
+      const signal = AbortSignal.any([limit, moved]);
       const startedMs = performance.now();
       const link = await untilMounter(this.#options.kubeletPath, pod.uid, signal);
       const mounterMs = performance.now() - startedMs;
-      const source = await this.#mount(pod, link, request, readOnly, signal);
+      const source = await this.#mount(pod, link, spec, readOnly, signal);
       took({ mounterMs, engineMs: performance.now() - startedMs - mounterMs });
       return source;
     });
+  }
+
+  /**
+   * After a restart of this process: what its earlier life has mounted is held again, by copies
+   * that the mounters still have. A mounter that does not answer delays nobody.
+   */
+  async adoptAll(): Promise<void> {
+    const mounted = new Set(this.ids());
+    const pods = this.#options.view.pods().filter((pod) => mounted.has(pod.mountId));
+    await Promise.all(
+      pods.map((pod) =>
+        this.#queue
+          .run(pod.mountId, async () => {
+            if (!this.#held.has(pod.mountId)) await this.#adopt(pod);
+          })
+          .catch((error: unknown) => {
+            const fields = { mount: pod.mountId, mountpoint: pod.name, err: error };
+            this.#options.log.warn(fields, "a mount of an earlier life is not held");
+          }),
+      ),
+    );
   }
 
   /**
@@ -85,28 +145,36 @@ export class SourceMounts {
    * mounter that does not finish is a failure; the mount is gone all the same.
    */
   async remove(mountId: string, pod: MountpointPod | undefined): Promise<boolean> {
-    return this.#exclusively(mountId, async () => {
+    return this.#queue.run(mountId, async () => {
       const source = this.#find(mountId);
-      if (source !== undefined && this.#isBound(source)) return false;
-      using connection = this.#connectionOf(source);
-      const finished = pod === undefined ? undefined : this.#finish(mountId, pod, connection);
-      finished?.catch(() => {}); // awaited below, when the mount is off
+      if (source !== undefined && isBound(source, this.#options.kubeletPath)) return false;
+      const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
+      const held = this.#held.get(mountId);
+      // Acknowledged writes may wait for the next engine: with the mount they would be gone.
+      await held?.untilServed(signal).catch(() => {});
+      using connection = held === undefined ? this.#connectionOf(source) : undefined;
+      const finished = held?.finish(signal) ?? this.#finish(pod, connection, signal);
+      finished.catch(() => {}); // awaited below, when the mount is off
       try {
         if (source !== undefined) unmountSource(source.dir);
         removeDirectory(this.#dirOf(mountId));
       } finally {
         await finished; // in any case: it may still use the connection's handle
       }
-      this.#forgetLink(mountId);
       if (source !== undefined) this.#options.log.info({ mount: mountId }, "source unmounted");
       return true;
     });
   }
 
+  /** This process ends: the mounts do not. */
+  [Symbol.dispose](): void {
+    for (const held of this.#held.values()) held.letGo();
+  }
+
   async #mount(
     pod: MountpointPod,
     link: MounterLink,
-    request: MountRequest,
+    spec: MountSpec,
     readOnly: boolean,
     signal: AbortSignal,
   ): Promise<Source> {
@@ -114,48 +182,97 @@ export class SourceMounts {
     await using rollback = new AsyncDisposableStack();
     rollback.use(link);
     const fds = { fuse: openFuseDevice(), ...createMountMemory() };
-    // The mounter keeps them: its pod's death is still the end of the connection.
-    using _closing = { [Symbol.dispose]: () => closeMountFds(fds) };
+    rollback.defer(() => closeMountFds(fds));
     mkdirSync(dir, { recursive: true });
     rollback.defer(() => removeDirectory(dir));
-    mountFuse(fds.fuse, dir, { readOnly, source: `s3csi:${request.bucket}` });
+    mountFuse(fds.fuse, dir, { readOnly, source: `s3csi:${spec.bucket}` });
     rollback.defer(() => unmount(dir, { detach: true }));
     const source = this.#find(pod.mountId);
     if (source === undefined) throw new Failure("remote", `${dir} is not mounted after mount(2)`);
     raiseReadAhead(source.device, READ_AHEAD_KIB);
-    await link.mount(
-      request,
-      MOUNT_FDS.map((name) => fds[name]),
-      signal,
-    );
+    const all = MOUNT_FDS.map((name) => fds[name]);
+    await link.mount(spec, all, { resume: false }, signal);
     rollback.move();
-    this.#forgetLink(pod.mountId);
-    this.#links.set(pod.mountId, link);
+    this.#hold(source, fds, spec, { pod, link });
     return source;
   }
 
-  /**
-   * Sends its word before it returns, if the mounter is there: an engine whose mount was the last
-   * ends by itself, and the mounter with it, before anybody could ask.
-   */
+  #hold(
+    source: Source,
+    fds: MountFds,
+    spec: MountSpec,
+    served: { readonly pod: MountpointPod; readonly link: MounterLink },
+  ): HeldMount {
+    const { mountId } = served.pod;
+    const parts = { mountId, source, fds, connection: this.#connectionOf(source) };
+    const held = new HeldMount(parts, spec, served, this.#around);
+    this.#held.set(mountId, held);
+    return held;
+  }
+
+  /** Asks a mounter for copies of what it serves. Undefined: it serves nothing. */
+  async #adopt(pod: MountpointPod): Promise<HeldMount | undefined> {
+    const link = mounterIfThere(this.#options.kubeletPath, pod.uid);
+    if (link === undefined) return undefined;
+    await using rollback = new AsyncDisposableStack();
+    rollback.use(link);
+    const shared = await link.share(AbortSignal.timeout(SHARE_WITHIN_MS));
+    const source = this.#find(pod.mountId);
+    if (shared === undefined || source === undefined) return undefined;
+    const fds = checkReturned(shared.fds, source.device);
+    rollback.move();
+    this.#options.log.info({ mount: pod.mountId, mountpoint: pod.name }, "mount held again");
+    return this.#hold(source, fds, shared.spec, { pod, link });
+  }
+
+  /** A mount that nobody serves is no mount: it was half made, or has lost its engine for good. */
+  async #adoptOrClear(pod: MountpointPod): Promise<HeldMount | undefined> {
+    const source = this.#find(pod.mountId);
+    if (source === undefined) return undefined;
+    const adopted = await this.#adopt(pod);
+    if (adopted !== undefined) return adopted;
+    this.#options.log.warn({ mount: pod.mountId }, "the mount has no engine: making it anew");
+    unmount(source.dir, { detach: true });
+    return undefined;
+  }
+
+  /** Of a mount that is not held: the container waits to be told that it is not needed. */
   async #finish(
-    mountId: string,
-    pod: MountpointPod,
+    pod: MountpointPod | undefined,
     connection: FuseConnection | undefined,
+    signal: AbortSignal,
   ): Promise<void> {
-    const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
+    if (pod === undefined) return;
     const { kubeletPath } = this.#options;
-    const kept = this.#links.get(mountId);
-    this.#links.delete(mountId);
     try {
-      // A container that was started anew has another mounter: it too waits to be told.
-      const now = kept?.isOpen === true ? kept : mounterIfThere(kubeletPath, pod.uid);
+      const now = mounterIfThere(kubeletPath, pod.uid);
       using link = now ?? (await untilMounter(kubeletPath, pod.uid, signal));
       await link.finish(signal);
     } catch (error) {
       connection?.abort();
       throw error;
     }
+  }
+
+  #surroundings(): Surroundings {
+    const { kubeletPath, view, log, giveUpAfterMs, giveUpLeavingAfterMs } = this.#options;
+    return {
+      log,
+      untilMounter: (mount, signal) => untilNextMounter(mount, view, kubeletPath, signal),
+      untilSuccessor: (mount, signal) => untilSuccessor(mount, view, signal),
+      isMounted: ({ dir, device }) => mountAt(readMounts(), dir)?.device === device,
+      onNews: (news) => this.#options.onNews?.(news),
+      onEnd: (mount) => {
+        if (this.#held.get(mount.mountId) === mount) this.#held.delete(mount.mountId);
+      },
+      patience: new Patience({
+        workloadsOf: (source) => boundWorkloads(source, kubeletPath),
+        isLeaving: (uid) => view.pod(uid)?.leaving ?? true,
+        onChange: (listener) => view.onPodChange(listener),
+        giveUpAfterMs,
+        giveUpLeavingAfterMs,
+      }),
+    };
   }
 
   #connectionOf(source: Source | undefined): FuseConnection | undefined {
@@ -168,72 +285,18 @@ export class SourceMounts {
     }
   }
 
-  /**
-   * A mount whose mounter has ended is dead. Who is bound to it keeps its error, until its pod is
-   * made anew; who comes now gets a live one.
-   */
-  #findServed(mountId: string): Source | undefined {
-    const source = this.#find(mountId);
-    if (source === undefined || this.#links.get(mountId)?.isOpen !== false) return source;
-    this.#options.log.warn({ mount: mountId }, "the mount has lost its engine: making it anew");
-    this.#forgetLink(mountId);
-    unmount(source.dir, { detach: true });
-    return undefined;
-  }
-
-  #forgetLink(mountId: string): void {
-    this.#links.get(mountId)?.[Symbol.dispose]();
-    this.#links.delete(mountId);
-  }
-
-  async #exclusively<T>(mountId: string, work: () => Promise<T>): Promise<T> {
-    const earlier = this.#busy.get(mountId) ?? Promise.resolve();
-    const mine = earlier.then(work, work);
-    this.#busy.set(mountId, mine);
-    try {
-      return await mine;
-    } finally {
-      if (this.#busy.get(mountId) === mine) this.#busy.delete(mountId);
-    }
-  }
-
-  /** Has the host the mount besides its source? As long as it has, a pod may use it. */
-  #isBound(source: Source): boolean {
-    // The end of the path only: the kubelet's directory may be a link on the host.
-    const suffix = source.dir.slice(this.#options.kubeletPath.length);
-    return readMounts(HOST_PID).some(
-      (entry) => entry.device === source.device && !entry.mountPoint.endsWith(suffix),
-    );
+  #heldAt(device: string): HeldMount | undefined {
+    return this.#held.values().find(({ source }) => source.device === device);
   }
 
   #find(mountId: string): Source | undefined {
     const dir = this.#dirOf(mountId);
     const entry = mountAt(readMounts(), dir);
-    return isOurs(entry) ? { dir, device: entry.device } : undefined;
+    if (entry?.type !== FUSE_FILESYSTEM_TYPE) return undefined;
+    return { dir, device: entry.device };
   }
 
   #dirOf(mountId: string): string {
     return join(this.#options.mountsDir, mountId);
-  }
-}
-
-function isOurs(entry: MountEntry | undefined): entry is MountEntry {
-  return entry?.type === FUSE_FILESYSTEM_TYPE;
-}
-
-function unmountSource(dir: string): void {
-  try {
-    unmount(dir, { detach: false });
-  } catch (error) {
-    if (!(error instanceof SystemError && error.code === "EBUSY")) throw error;
-    unmount(dir, { detach: true });
-  }
-}
-
-function removeDirectory(dir: string): void {
-  try {
-    rmdirSync(dir);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   }
 }

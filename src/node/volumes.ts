@@ -4,25 +4,36 @@ import type { Environment } from "../base/flags.ts";
 import { KeyedLock } from "../base/keyed-lock.ts";
 import type { Log } from "../base/log.ts";
 import { within } from "../base/within.ts";
-import type { MountRequest } from "../handover/messages.ts";
+import type { Credentials, MountSpec } from "../handover/messages.ts";
 import { bindMount } from "../sys/bind-mount.ts";
 import { FUSE_FILESYSTEM_TYPE, unmount } from "../sys/fuse-mount.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
+import type { MountEntry } from "../sys/mount-info.ts";
 import { planMount } from "../volume/mount-options.ts";
 import type { MountPlan } from "../volume/mount-options.ts";
-import type { Assignment, ClusterView, MountpointPod } from "./cluster-view.ts";
+import type { Assignment, Claimant, ClusterView, MountpointPod } from "./cluster-view.ts";
 import { credentialsFor } from "./driver-credentials.ts";
+import type { Source } from "./held-mount.ts";
 import type { PublishRequest, Target } from "./publish-request.ts";
-import type { Source, SourceMounts, SourceTimes } from "./source-mounts.ts";
+import type { SourceMounts, SourceTimes } from "./source-mounts.ts";
+import { StopWatch } from "./stop-watch.ts";
 
 export interface VolumesOptions {
-  readonly view: Pick<ClusterView, "untilAssigned" | "untilScheduled" | "pods">;
+  readonly view: Pick<
+    ClusterView,
+    "untilAssigned" | "untilMoved" | "untilScheduled" | "untilLeaving" | "problemOf" | "pods"
+  >;
   readonly sources: SourceMounts;
   /** Holds the driver's credentials, endpoint and region. */
   readonly env: Environment;
   readonly userAgent: string;
+  /** Words for the user who looks at the workload. */
+  readonly warn?: (request: PublishRequest, note: string) => void;
   readonly log: Log;
 }
+
+/** What the API server may take to say why a pod does not run, when time is up already. */
+const EXPLAIN_WITHIN_MS = 2_000;
 
 /** Publish and unpublish: what the kubelet asks for, on this node. */
 export class Volumes {
@@ -40,23 +51,14 @@ export class Volumes {
   async publish(request: PublishRequest, signal: AbortSignal): Promise<void> {
     const { target } = request;
     using _lock = this.#locks.hold(target.path);
-    if (isPublished(target)) return;
+    if (await this.#isPublished(request)) return;
     const clock = new StopWatch();
-    const assignment = await this.#assigned(request, signal);
-    clock.lap("attachment_ms");
-    const scheduled = this.#options.view.untilScheduled(assignment.pod, signal);
-    const pod = await within(
-      scheduled,
-      signal,
-      late(`Mountpoint Pod ${assignment.pod} to be here`),
+    const source = await this.#whileWanted(request, signal, (wanted) =>
+      this.#source(request, wanted, clock),
     );
-    clock.lap("scheduled_ms");
-    const serving = this.#source(request, assignment, pod, clock);
-    const source = await within(serving, signal, late(`Mountpoint Pod ${pod.name} to serve`));
-    clock.lap("source_ms");
     bind(source, target, request.readOnly);
     clock.lap("bind_ms");
-    const fields = { volume: request.volumeId, pod: request.workloadUid, mountpoint: pod.name };
+    const fields = { volume: request.volumeId, pod: request.workloadUid };
     this.#options.log.info({ ...fields, ...clock.laps() }, "volume published");
   }
 
@@ -87,11 +89,12 @@ export class Volumes {
     }
   }
 
+  /** The last generation counts: those before it have been replaced. */
   #settle(mountId: string, pods: readonly MountpointPod[]): void {
     const { sources, log } = this.#options;
-    const serving = pods.find((pod) => !pod.needsUnmount && !isOver(pod));
-    if (serving !== undefined) return;
-    const pod = pods.find((one) => !isOver(one) && !this.#finished.has(one.uid));
+    const [last] = pods.filter((one) => !isOver(one)).toSorted(byGenerationDown);
+    if (last !== undefined && !last.needsUnmount) return;
+    const pod = last !== undefined && !this.#finished.has(last.uid) ? last : undefined;
     if (pod === undefined && !sources.ids().includes(mountId)) return;
     const earlier = this.#settling.get(mountId);
     this.#settling.set(mountId, earlier === undefined ? "under way" : "look again");
@@ -110,50 +113,162 @@ export class Volumes {
     });
   }
 
-  #assigned(request: PublishRequest, signal: AbortSignal): Promise<Assignment> {
-    const { workloadUid, volumeId, target } = request;
-    const assigned = this.#options.view.untilAssigned(workloadUid, volumeId, target.pvName, signal);
-    return within(assigned, signal, late("MountpointS3PodAttachment: is the controller running?"));
+  /**
+   * The target as mountinfo shows it. What a mount of ours is bound there is left as it is, and its
+   * keys are made fresh; so is a mount of the driver's first version, which has no keeper. Whatever
+   * else is there was left by a crash, or has lost its engine for good: it is taken off.
+   */
+  async #isPublished(request: PublishRequest): Promise<boolean> {
+    const { target, volumeId } = request;
+    const entry = mountAt(readMounts(), target.path);
+    if (entry === undefined) return false;
+    if (isFirstVersion(entry)) return true;
+    if (!(await this.#options.sources.isDead(entry.device))) {
+      this.#refresh(request, entry);
+      return true;
+    }
+    this.#options.log.warn({ volume: volumeId, pod: target.podUid }, "a dead mount is replaced");
+    unmount(target.path, { detach: true });
+    return this.#isPublished(request);
   }
 
-  async #source(
+  /** In the background: the kubelet asks every minute or so, and waits for no mounter. */
+  #refresh(request: PublishRequest, { device }: MountEntry): void {
+    const { sources, log } = this.#options;
+    const failed = (error: unknown) => {
+      log.warn({ volume: request.volumeId, err: error }, "the keys were not made fresh");
+    };
+    try {
+      const plan = planMount(request.mountOptions, "");
+      void sources.rekey(device, this.#credentials(request, plan)).catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  /** A pod that is deleted while it waits for its volume must not wait for it any longer. */
+  async #whileWanted<T>(
+    { workloadUid }: PublishRequest,
+    signal: AbortSignal,
+    work: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const over = new AbortController();
+    const leaving = this.#options.view.untilLeaving(workloadUid, over.signal).then(() => {
+      throw new Failure("refused", `pod ${workloadUid} is being deleted: it needs no volume`);
+    });
+    try {
+      return await Promise.race([leaving, work(AbortSignal.any([signal, over.signal]))]);
+    } finally {
+      leaving.catch(() => {});
+      over.abort();
+    }
+  }
+
+  /** From the pod that the workload is assigned to, and from its successor when that changes. */
+  async #source(request: PublishRequest, signal: AbortSignal, clock: StopWatch): Promise<Source> {
+    const { workloadUid, volumeId, target } = request;
+    const claimant = { workloadUid, volumeId, pvName: target.pvName };
+    for (;;) {
+      const assignment = await this.#assigned(claimant, signal);
+      clock.lap("attachment_ms");
+      const left = new AbortController();
+      const moved = this.#options.view.untilMoved(claimant, assignment.pod, left.signal);
+      const serving = this.#served(request, assignment, signal, left.signal, clock);
+      serving.catch(() => {}); // of no interest once the workload has moved
+      try {
+        const source = await Promise.race([serving, moved]);
+        if (source !== undefined) return source;
+      } finally {
+        moved.catch(() => {});
+        left.abort();
+      }
+    }
+  }
+
+  async #served(
+    request: PublishRequest,
+    assignment: Assignment,
+    signal: AbortSignal,
+    moved: AbortSignal,
+    clock: StopWatch,
+  ): Promise<Source> {
+    const { view } = this.#options;
+    const name = assignment.pod;
+    const either = AbortSignal.any([signal, moved]);
+    const late = async (what: string, reason: unknown): Promise<never> => {
+      if (!signal.aborted) throw reason;
+      const problem = await view
+        .problemOf(name, AbortSignal.timeout(EXPLAIN_WITHIN_MS))
+        .catch(() => undefined);
+      const why = problem === undefined ? "" : `: ${problem}`;
+      throw new Failure("timeout", `Timed out waiting for Mountpoint Pod ${name} ${what}${why}`);
+    };
+    const scheduled = view.untilScheduled(name, either);
+    const pod = await scheduled.catch((reason: unknown) => late("to be here", reason));
+    clock.lap("scheduled_ms");
+    const serving = this.#ensure(request, assignment, pod, moved, clock);
+    const source = await within(serving, either, (reason) => reason as Error).catch(
+      (reason: unknown) => late("to serve", reason),
+    );
+    clock.lap("source_ms");
+    return source;
+  }
+
+  #assigned(claimant: Claimant, signal: AbortSignal): Promise<Assignment> {
+    const assigned = this.#options.view.untilAssigned(claimant, signal);
+    return within(assigned, signal, (reason) => {
+      const words = "Timed out waiting for MountpointS3PodAttachment: is the controller running?";
+      return new Failure("timeout", words, reason);
+    });
+  }
+
+  async #ensure(
     request: PublishRequest,
     assignment: Assignment,
     pod: MountpointPod,
+    moved: AbortSignal,
     clock: StopWatch,
   ): Promise<Source> {
     const plan = planMount(request.mountOptions, assignment.spec.workloadFSGroup);
     for (const warning of plan.warnings) {
       this.#options.log.warn({ volume: request.volumeId, warning }, "mount option left out");
+      this.#options.warn?.(request, warning);
     }
     const took = ({ mounterMs, engineMs }: SourceTimes) => {
       clock.set("mounter_ms", mounterMs);
       clock.set("engine_ms", engineMs);
     };
-    const mount = this.#mountRequest(request, plan);
-    return this.#options.sources.ensure(pod, mount, plan.readOnly, took);
+    const spec = this.#mountSpec(request, plan);
+    return this.#options.sources.ensure(pod, spec, plan.readOnly, took, moved);
   }
 
-  #mountRequest({ context, secrets }: PublishRequest, plan: MountPlan): MountRequest {
+  #mountSpec(request: PublishRequest, plan: MountPlan): MountSpec {
     const { env, userAgent } = this.#options;
     const args = [...plan.args, `--user-agent-prefix=${userAgent}`];
     if (env["AWS_ENDPOINT_URL"]) args.push(`--endpoint-url=${env["AWS_ENDPOINT_URL"]}`);
     const hasRegion = plan.args.some((arg) => arg.startsWith("--region="));
     if (!hasRegion && env["AWS_REGION"]) args.push(`--region=${env["AWS_REGION"]}`);
-    const unsigned = plan.args.includes("--no-sign-request");
-    const credentials = unsigned
-      ? null
-      : credentialsFor(context.authenticationSource, secrets, env);
-    return { do: "mount", bucket: context.bucketName, args, env: plan.env, credentials };
+    const credentials = this.#credentials(request, plan);
+    return { bucket: request.context.bucketName, args, env: plan.env, credentials };
   }
+
+  #credentials({ context, secrets }: PublishRequest, plan: MountPlan): Credentials | null {
+    if (plan.args.includes("--no-sign-request")) return null;
+    return credentialsFor(context.authenticationSource, secrets, this.#options.env);
+  }
+}
+
+/** Made by the driver's first version on the host itself: nothing here knows how to serve it. */
+function isFirstVersion({ type, source }: MountEntry): boolean {
+  return type === "fuse" && source === "mountpoint-s3";
+}
+
+function byGenerationDown(one: MountpointPod, other: MountpointPod): number {
+  return other.generation - one.generation;
 }
 
 function isOver(pod: MountpointPod): boolean {
   return pod.phase === "Succeeded" || pod.phase === "Failed";
-}
-
-function isPublished(target: Target): boolean {
-  return mountAt(readMounts(), target.path)?.type === FUSE_FILESYSTEM_TYPE;
 }
 
 /** Only what mountinfo has just shown at the source is bound: right type, right device. */
@@ -174,31 +289,5 @@ function makeTarget({ path, podUid }: Target): void {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT") throw new Failure("absent", `pod ${podUid} has no directory for it`);
     if (code !== "EEXIST") throw error;
-  }
-}
-
-/** Words for a deadline, as users of such drivers know them. */
-function late(what: string): (reason: unknown) => Failure {
-  return (reason) => new Failure("timeout", `Timed out waiting for ${what}`, reason);
-}
-
-/** The parts of one publish, for its log line. */
-class StopWatch {
-  readonly #startedMs = performance.now();
-  readonly #laps: Record<string, number> = {};
-  #lastMs = this.#startedMs;
-
-  lap(name: string): void {
-    const nowMs = performance.now();
-    this.set(name, nowMs - this.#lastMs);
-    this.#lastMs = nowMs;
-  }
-
-  set(name: string, ms: number): void {
-    this.#laps[name] = Math.round(ms);
-  }
-
-  laps(): Record<string, number> {
-    return { ...this.#laps, total_ms: Math.round(performance.now() - this.#startedMs) };
   }
 }

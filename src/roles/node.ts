@@ -7,8 +7,10 @@ import { Registration } from "../csi/gen/registration_pb.ts";
 import { identityService } from "../csi/identity.ts";
 import { serve, socketPathOf } from "../csi/serve.ts";
 import { loadKubeAccess } from "../kube/kube-access.ts";
+import { EventWriter } from "../kube/event-writer.ts";
 import { KubeClient } from "../kube/kube-client.ts";
 import { ClusterView } from "../node/cluster-view.ts";
+import { NodeEvents } from "../node/node-events.ts";
 import { nodeService } from "../node/node-service.ts";
 import { registrationService } from "../node/registration.ts";
 import { SourceMounts } from "../node/source-mounts.ts";
@@ -17,6 +19,9 @@ import { DRIVER_NAME } from "../volume/names.ts";
 import { endWith } from "./end-with.ts";
 import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
+
+/** For what no event tells: a take-down that failed, a mounter that did not answer. */
+const SWEEP_MS = 120_000;
 
 const FLAGS = {
   endpoint: {
@@ -54,15 +59,44 @@ const role: Role<typeof FLAGS> = {
     const view = new ClusterView({ client, nodeName: nodeId, namespace: mountpointNamespace, log });
     void view.follow(following.signal); // rejects only for a bug, which ends the process
 
+    const component = { controller: DRIVER_NAME, instance: env["POD_NAME"] ?? nodeId };
+    const writer = new EventWriter(client, component, log);
+    const { signal } = following;
+    const events = new NodeEvents({ view, events: writer, kubeletPath, signal });
     const mountsDir = join(kubeletPath, "plugins", DRIVER_NAME, "mnt");
-    const sources = new SourceMounts({ kubeletPath, mountsDir, log });
-    const volumes = new Volumes({ view, sources, env, userAgent: `s3csi/${VERSION}`, log });
+    const sources = owned.use(
+      new SourceMounts({
+        kubeletPath,
+        mountsDir,
+        view,
+        log,
+        onNews(news) {
+          const { mountId, pod, source: _, ...rest } = news;
+          log.warn({ mount: mountId, mountpoint: pod.name, ...rest }, "news of a mount");
+          events.news(news);
+        },
+      }),
+    );
+    const volumes = new Volumes({
+      view,
+      sources,
+      env,
+      log,
+      userAgent: `s3csi/${VERSION}`,
+      warn: ({ workloadUid }, note) => events.warn(workloadUid, note),
+    });
     owned.use(view.onPodChange(() => volumes.settleAll()));
     await view.synced;
+    await sources.adoptAll();
     volumes.settleAll();
+    const sweep = setInterval(
+      () => void sources.adoptAll().then(() => volumes.settleAll()),
+      SWEEP_MS,
+    );
+    owned.defer(() => clearInterval(sweep));
 
     const identity = { driverName: DRIVER_NAME, version: VERSION, controller: false };
-    const node = nodeService({ nodeId, kubeletPath, volumes });
+    const node = nodeService({ nodeId, kubeletPath, volumes, sources });
     const routes: Parameters<typeof serve>[1] = (router) =>
       router.service(Identity, identityService(identity)).service(Node, node);
     owned.use(await serve(endpoint, routes, log));

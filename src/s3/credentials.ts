@@ -17,3 +17,25 @@ export interface CredentialSource {
 export function fixedCredentials(credentials: Credentials): CredentialSource {
   return { current: () => credentials, renew: () => false };
 }
+
+/** Keys that somebody else brings, and changes when he likes. */
+export class LiveCredentials implements CredentialSource {
+  #credentials: Credentials;
+
+  constructor(credentials: Credentials) {
+    this.#credentials = credentials;
+  }
+
+  current(): Credentials {
+    return this.#credentials;
+  }
+
+  /** Others may have come between the request and its answer. */
+  renew(refused: Credentials): boolean {
+    return this.#credentials !== refused;
+  }
+
+  change(credentials: Credentials): void {
+    this.#credentials = credentials;
+  }
+}

@@ -27,6 +27,8 @@ export type ControlMessage =
   | Start
   /** It is mounted now. */
   | { readonly do: "serve" }
+  /** Other keys from now on. */
+  | { readonly do: "rekey"; readonly credentials: Start["credentials"] }
   /** Is it still there? */
   | { readonly do: "ask" }
   | { readonly do: "finish" };
@@ -45,8 +47,9 @@ export function readControlMessage(input: unknown): ControlMessage {
   const message = recordOf("the message", input);
   const verb = message["do"];
   if (verb === "serve" || verb === "ask" || verb === "finish") return { do: verb };
-  if (verb !== "start") throw wrong("do", '"start", "serve", "ask" or "finish"');
-  const { credentials, resume, waits, mountedByUs } = message;
+  if (verb === "rekey") return { do: verb, credentials: credentialsOf(message) };
+  if (verb !== "start") throw wrong("do", '"start", "serve", "rekey", "ask" or "finish"');
+  const { resume, waits, mountedByUs } = message;
   const fds = {
     fuseFd: descriptorOf("fuseFd", message),
     slotsFd: descriptorOf("slotsFd", message),
@@ -57,8 +60,12 @@ export function readControlMessage(input: unknown): ControlMessage {
   if (typeof waits !== "boolean") throw wrong("waits", "true or false");
   if (typeof mountedByUs !== "boolean") throw wrong("mountedByUs", "true or false");
   const start = { do: "start", ...fds, resume, waits, mountedByUs } as const;
+  return { ...start, credentials: credentialsOf(message) };
+}
+
+function credentialsOf({ credentials }: Readonly<Record<string, unknown>>): Start["credentials"] {
   const isWord = credentials === null || credentials === "find";
-  return { ...start, credentials: isWord ? credentials : readKeys(credentials) };
+  return isWord ? credentials : readKeys(credentials);
 }
 
 function readKeys(input: unknown): Keys {

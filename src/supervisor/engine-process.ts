@@ -85,6 +85,10 @@ export class EngineProcess {
     this.#tell({ do: "finish" });
   }
 
+  rekey(credentials: Start["credentials"]): void {
+    this.#tell({ do: "rekey", credentials });
+  }
+
   /** Asks for a sign of life; the last asker gets it. */
   ask(onAlive: () => void): void {
     this.#onAlive = onAlive;

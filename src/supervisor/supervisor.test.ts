@@ -105,7 +105,7 @@ test("what is told to finish while it is dead is finished by the next one", asyn
 });
 
 test("one that hangs is killed", async () => {
-  await using mount = supervise(["hangs", "serves"], { askEveryMs: 100 });
+  await using mount = supervise(["hangs", "serves"], { askEveryMs: 400 });
   const recovered = mount.recovered();
   await mount.supervisor.ready;
   assert.equal((await recovered).cause, "SIGKILL");

@@ -28,7 +28,11 @@ export interface SupervisorOptions {
   readonly giveUpAfterMs?: number;
   /** How often an engine is asked for a sign of life. */
   readonly askEveryMs?: number;
+  /** Others have served this connection before: the first engine goes on where they ended. */
+  readonly resume?: boolean;
+  readonly onLost?: (cause: string) => void;
   readonly onRecovered?: (recovery: Recovery) => void;
+  readonly onGivenUp?: (reason: string) => void;
 }
 
 /**
@@ -38,11 +42,11 @@ export interface SupervisorOptions {
 export class Supervisor {
   /** The exit status of the mount: 0 when everything acknowledged is in S3. */
   readonly ended: Promise<number>;
-  readonly #spec: EngineSpec;
   readonly #fds: MountFds;
   readonly #options: SupervisorOptions;
   readonly #ready = Promise.withResolvers<void>();
   readonly #finishing = new AbortController();
+  #spec: EngineSpec;
   #engine: EngineProcess;
   #oomKills = countOomKills();
   #failures = 0;
@@ -53,7 +57,7 @@ export class Supervisor {
     this.#spec = spec;
     this.#fds = fds;
     this.#options = options;
-    this.#engine = this.#start(false);
+    this.#engine = this.#start(options.resume ?? false);
     this.#ready.promise.catch(() => {}); // whoever waits for it hears of it
     this.ended = this.#run().finally(() => closeMountFds(fds));
   }
@@ -65,6 +69,12 @@ export class Supervisor {
 
   get enginePid(): number {
     return this.#engine.pid;
+  }
+
+  /** This engine and all after it sign with these keys. */
+  rekey(credentials: EngineSpec["credentials"]): void {
+    this.#spec = { ...this.#spec, credentials };
+    this.#engine.rekey(credentials);
   }
 
   /** Completes what was acknowledged, then ends. */
@@ -93,9 +103,13 @@ export class Supervisor {
     try {
       await this.#engine.ready;
     } catch (error) {
-      this.#ready.reject(error);
-      const { code } = await this.#endOf(this.#engine);
-      return code ?? 1;
+      const end = await this.#endOf(this.#engine);
+      // A mount that others have served is not given up for one engine that did not start.
+      const goesOn = this.#options.resume === true && !end.orderly && this.#wanted;
+      if (!goesOn || !(await this.#recover(this.#causeOf(end)))) {
+        this.#ready.reject(error);
+        return end.code ?? 1;
+      }
     }
     this.#ready.resolve();
     for (;;) {
@@ -111,6 +125,7 @@ export class Supervisor {
   async #recover(cause: string): Promise<boolean> {
     const { log, giveUpAfterMs = GIVE_UP_AFTER_MS } = this.#options;
     const diedMs = performance.now();
+    this.#options.onLost?.(cause);
     for (let attempts = 1; ; attempts++) {
       if (this.#failures > 1) await this.#pause();
       if (!this.#wanted) return false;
@@ -130,6 +145,7 @@ export class Supervisor {
         const hopeless = error instanceof Failure && error.kind === "invalid";
         if (hopeless || performance.now() - diedMs > giveUpAfterMs) {
           log.error({ cause, reason, attempts }, "the mount is given up");
+          this.#options.onGivenUp?.(reason);
           return false;
         }
         log.error({ cause, reason, attempts }, "the next engine failed too");

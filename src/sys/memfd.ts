@@ -6,6 +6,7 @@ import { bind, checked, SystemError } from "./libc.ts";
 const MFD_CLOEXEC = 0x1;
 const MFD_ALLOW_SEALING = 0x2;
 const F_ADD_SEALS = 1033;
+const F_GET_SEALS = 1034;
 const F_SEAL_SHRINK = 0x2;
 const PROT_READ_WRITE = 0x1 | 0x2;
 const MAP_SHARED = 0x1;
@@ -32,6 +33,12 @@ export function createMemfd(name: string, sizeBytes: number): number {
     closeSync(fd);
     throw error;
   }
+}
+
+/** A memfd that nobody can shrink, as createMemfd makes them. */
+export function isSealedMemory(fd: number): boolean {
+  const seals: number = fcntl(fd, F_GET_SEALS, 0); // -1 for what is no memfd
+  return seals !== -1 && (seals & F_SEAL_SHRINK) !== 0;
 }
 
 /**

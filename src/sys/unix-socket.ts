@@ -32,6 +32,7 @@ koffi.struct("msghdr", {
 });
 
 const cSocket = bind("int socket(int domain, int type, int protocol)");
+const cSocketPair = bind("int socketpair(int domain, int type, int protocol, _Out_ int *pair)");
 const cConnect = bind("int connect(int fd, const void *address, uint32_t size)");
 const cBind = bind("int bind(int fd, const void *address, uint32_t size)");
 const cListen = bind("int listen(int fd, int backlog)");
@@ -60,6 +61,14 @@ export function connectUnix(path: string): number {
     const address = addressOf(path);
     checked("connect", cConnect(fd, address, address.length), path);
   });
+}
+
+/** Two ends of one connection that never block: one to keep, one to give away. */
+export function socketPair(): { readonly mine: number; readonly theirs: number } {
+  const pair = [0, 0];
+  checked("socketpair", cSocketPair(AF_UNIX, SOCK_STREAM | SOCK_FLAGS, 0, pair));
+  const [mine = -1, theirs = -1] = pair;
+  return { mine, theirs };
 }
 
 /** A listening socket. It appears at its path by rename: who sees it there can connect. */

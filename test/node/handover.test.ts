@@ -7,15 +7,16 @@ import type { Server } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
-import type { MountRequest } from "../../src/handover/messages.ts";
+import type { MountSpec } from "../../src/handover/messages.ts";
 import { MOUNT_FDS } from "../../src/sys/mount-fds.ts";
 import { unmount } from "../../src/sys/fuse-mount.ts";
 import { sendWithFds } from "../../src/sys/unix-socket.ts";
 import { TestBucket } from "../engine/test-bucket.ts";
-import { MounterProcess, descriptorsOf, mountRequest, ownMount } from "./mounter-process.ts";
+import { MounterProcess, descriptorsOf, mountSpec, ownMount } from "./mounter-process.ts";
 
 const run = promisify(execFile);
 const PERMANENT_WITHIN_MS = 10_000;
+const FIRST = { resume: false };
 const soon = () => AbortSignal.timeout(15_000);
 
 describe("a mounter that is handed a mount", () => {
@@ -43,7 +44,7 @@ describe("a mounter that is handed a mount", () => {
   async function served(mounter: MounterProcess) {
     const mount = await ownMount();
     const link = mounter.link();
-    await link.mount(mountRequest(bucket), mount.fds, soon());
+    await link.mount(mountSpec(bucket), mount.fds, FIRST, soon());
     mount.closeFds();
     return { ...mount, link, [Symbol.asyncDispose]: () => mount[Symbol.asyncDispose]() };
   }
@@ -91,7 +92,7 @@ describe("a mounter that is handed a mount", () => {
   });
 
   // prettier-ignore
-  const failing: [name: string, change: () => Partial<MountRequest>, kind: string, says: RegExp][] = [
+  const failing: [name: string, change: () => Partial<MountSpec>, kind: string, says: RegExp][] = [
     ["a bucket that is not there", () => ({ bucket: "no-such-bucket" }), "absent", /^bucket no-such-bucket at http.*NoSuchBucket/],
     ["a key that is not known",    () => ({ credentials: { accessKeyId: "nobody", secretAccessKey: "x" } }), "denied", /^bucket test-bucket at .*(InvalidAccessKeyId|AccessDenied|UserNotFound)/],
     ["a wrong secret",             () => ({ credentials: { accessKeyId: bucket.access.accessKeyId, secretAccessKey: "wrong" } }), "denied", /SignatureDoesNotMatch/],
@@ -109,14 +110,14 @@ describe("a mounter that is handed a mount", () => {
       await using mount = await ownMount();
       using link = mounter.link();
       const startedMs = performance.now();
-      await assert.rejects(link.mount(mountRequest(bucket, change()), mount.fds, soon()), {
+      await assert.rejects(link.mount(mountSpec(bucket, change()), mount.fds, FIRST, soon()), {
         name: "Failure",
         kind: new RegExp(`^${kind}$`),
         message: says,
       });
       assert(performance.now() - startedMs < PERMANENT_WITHIN_MS);
       assert.deepEqual(mounter.enginePids, []);
-      await link.mount(mountRequest(bucket), mount.fds, soon());
+      await link.mount(mountSpec(bucket), mount.fds, FIRST, soon());
       mount.closeFds();
       assert.equal(await fs.readFile(join(mount.dir, "there"), "utf8"), "before");
       await link.finish(soon());
@@ -129,11 +130,11 @@ describe("a mounter that is handed a mount", () => {
     await using mount = await served(mounter);
     await using other = await ownMount();
     const held = descriptorsOf(mounter.pid);
-    const again = mountRequest(bucket);
-    await assert.rejects(mount.link.mount(again, other.fds, soon()), { kind: "busy" });
+    const again = mountSpec(bucket);
+    await assert.rejects(mount.link.mount(again, other.fds, FIRST, soon()), { kind: "busy" });
     {
       using link = mounter.link();
-      await assert.rejects(link.mount(again, other.fds, soon()), { kind: "busy" });
+      await assert.rejects(link.mount(again, other.fds, FIRST, soon()), { kind: "busy" });
       assert.equal(descriptorsOf(mounter.pid), held + 1, "the connection, and no descriptor");
     }
     assert.equal(await fs.readFile(join(mount.dir, "there"), "utf8"), "before");
@@ -149,7 +150,7 @@ describe("a mounter that is handed a mount", () => {
       sendWithFds(fd, Buffer.from(`${line}\n`), fds);
       return JSON.parse(String((await data)[0]));
     };
-    const request = JSON.stringify(mountRequest(bucket));
+    const request = JSON.stringify({ do: "mount", ...FIRST, ...mountSpec(bucket) });
     const first = await answer(request, []);
     assert.deepEqual(
       [first.kind, first.message],
@@ -171,7 +172,9 @@ describe("a mounter that is handed a mount", () => {
     await using mounter = await MounterProcess.start();
     await using mount = await ownMount();
     const held = descriptorsOf(mounter.pid);
-    const line = Buffer.from(`${JSON.stringify(mountRequest(bucket))}\n`);
+    const line = Buffer.from(
+      `${JSON.stringify({ do: "mount", ...FIRST, ...mountSpec(bucket) })}\n`,
+    );
     const half = mounter.rawConnection();
     sendWithFds(half.fd, line.subarray(0, 40), mount.fds);
     half.socket.destroy();
@@ -224,12 +227,12 @@ describe("a mounter that is handed a mount", () => {
 
   test("SIGTERM: ends with 0 before a mount, stays with one", async () => {
     await using idle = await MounterProcess.start();
-    idle.child.kill("SIGTERM");
+    idle.signal("SIGTERM");
     assert.equal(await idle.ended, 0);
 
     await using mounter = await MounterProcess.start();
     await using mount = await served(mounter);
-    mounter.child.kill("SIGTERM");
+    mounter.signal("SIGTERM");
     await fs.writeFile(join(mount.dir, "after SIGTERM"), "still served");
     assert.equal(mounter.child.exitCode, null);
     unmount(mount.dir, { detach: true });
@@ -243,10 +246,10 @@ describe("a mounter that is handed a mount", () => {
     await using mount = await ownMount();
     using link = mounter.link();
     const args = [silentEndpoint()];
-    const failed = link.mount(mountRequest(bucket, { args }), mount.fds, soon());
+    const failed = link.mount(mountSpec(bucket, { args }), mount.fds, FIRST, soon());
     failed.catch(() => {});
     while (mounter.enginePids.length === 0) await new Promise(setImmediate);
-    mounter.child.kill("SIGTERM");
+    mounter.signal("SIGTERM");
     await assert.rejects(failed, { name: "Failure" });
     assert.equal(await mounter.ended, 0);
   });
@@ -256,7 +259,7 @@ describe("a mounter that is handed a mount", () => {
     await using mount = await ownMount();
     using first = mounter.link();
     const args = [silentEndpoint()];
-    const failed = first.mount(mountRequest(bucket, { args }), mount.fds, soon());
+    const failed = first.mount(mountSpec(bucket, { args }), mount.fds, FIRST, soon());
     failed.catch(() => {});
     while (mounter.enginePids.length === 0) await new Promise(setImmediate);
     using second = mounter.link();
@@ -288,7 +291,7 @@ describe("a mounter that is handed a mount", () => {
     await using mounter = await MounterProcess.start();
     await using mount = await served(mounter);
     const [engine] = mounter.enginePids;
-    mounter.child.kill("SIGHUP");
+    mounter.signal("SIGHUP");
     while (mounter.enginePids[0] === engine) await new Promise(setImmediate);
     assert.equal(await fs.readFile(join(mount.dir, "there"), "utf8"), "before");
     unmount(mount.dir, { detach: true });

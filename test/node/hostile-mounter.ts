@@ -1,7 +1,13 @@
-import { renameSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, renameSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Socket } from "node:net";
 import { join } from "node:path";
+import { createLog } from "../../src/base/pino-log.ts";
+import { HandoverServer } from "../../src/handover/handover-server.ts";
+import type { Handler } from "../../src/handover/handover-server.ts";
+import { mountFuse, openFuseDevice } from "../../src/sys/fuse-mount.ts";
+import { createMountMemory } from "../../src/sys/mount-fds.ts";
+import { sendWithFds } from "../../src/sys/unix-socket.ts";
 
 /** What a compromised Mountpoint Pod might do: `hostile-mounter.ts MODE DIRECTORY`. */
 type Act = (socket: Socket, line: string) => void;
@@ -10,7 +16,12 @@ const answer = (text: string): Act => {
   return (socket) => void socket.write(`${text}\n`);
 };
 
-const MODES: Readonly<Record<string, { readonly greet?: (socket: Socket) => void; act: Act }>> = {
+interface Mode {
+  readonly greet?: (socket: Socket) => void;
+  readonly act: Act;
+}
+
+const MODES: Readonly<Record<string, Mode>> = {
   garbage: { act: answer("\0 not JSON") },
   stranger: { act: answer('{"did":"ready","extra":true}') },
   keys: { act: answer(`{"did":"ready",${'"x'.padEnd(5_000, "x")}":1}`) },
@@ -31,12 +42,48 @@ const MODES: Readonly<Record<string, { readonly greet?: (socket: Socket) => void
   },
 };
 
+const file = () => openSync("/dev/null", "r");
+const memory = () => Object.values(createMountMemory());
+const SHARING: Readonly<Record<string, () => readonly number[]>> = {
+  "shares nothing": () => [],
+  "shares files": () => [file(), file(), file(), file()],
+  "shares another": () => [anotherConnection(), ...memory()],
+  "shares too many": () => [openFuseDevice(), ...memory(), file()],
+  "shares no memory": () => [openFuseDevice(), file(), file(), file()],
+};
+
+/** Of a mount that is not the one it is asked for. */
+function anotherConnection(): number {
+  const [fuse, dir] = [openFuseDevice(), join(directory, "other")];
+  mkdirSync(dir);
+  mountFuse(fuse, dir, { readOnly: false, source: "s3csi:other" });
+  return fuse;
+}
+
+/** Answers as an honest one does, with descriptors of its own choice. */
+function shareWith(fds: () => readonly number[]): void {
+  const mount = { bucket: "b", args: [], env: {}, credentials: null };
+  const handle: Handler = async (_request, [socket = -1]) => {
+    const chosen = fds();
+    if (chosen.length > 0) sendWithFds(socket, Buffer.from(" "), chosen);
+    closeSync(socket);
+    return { did: "shared", mount };
+  };
+  void new HandoverServer(handle, createLog("error", {})).listen(join(directory, "mount.sock"));
+}
+
 const [, , name = "", directory = ""] = process.argv;
 const mode = MODES[name];
-if (mode === undefined) throw new Error(`no mode ${name}`);
-const draft = join(directory, "draft");
-createServer((socket) => {
-  socket.on("error", () => {});
-  mode.greet?.(socket);
-  socket.on("data", (data) => mode.act(socket, String(data)));
-}).listen(draft, () => renameSync(draft, join(directory, "mount.sock")));
+const sharing = SHARING[name];
+if (sharing !== undefined) shareWith(sharing);
+else if (mode !== undefined) serve(mode);
+else throw new Error(`no mode ${name}`);
+
+function serve(acting: Mode): void {
+  const draft = join(directory, "draft");
+  createServer((socket) => {
+    socket.on("error", () => {});
+    acting.greet?.(socket);
+    socket.on("data", (data) => acting.act(socket, String(data)));
+  }).listen(draft, () => renameSync(draft, join(directory, "mount.sock")));
+}

@@ -4,7 +4,7 @@ import { chmodSync, closeSync, existsSync, mkdirSync, readdirSync } from "node:f
 import { join } from "node:path";
 import { Socket } from "node:net";
 import { MounterLink } from "../../src/handover/mounter-link.ts";
-import type { MountRequest } from "../../src/handover/messages.ts";
+import type { MountSpec } from "../../src/handover/messages.ts";
 import { untilBeneath } from "../../src/sys/beneath.ts";
 import { mountFuse, openFuseDevice } from "../../src/sys/fuse-mount.ts";
 import { createMountMemory } from "../../src/sys/mount-fds.ts";
@@ -13,10 +13,26 @@ import { childrenOf, waitUntilGone } from "../../tools/stack/processes.ts";
 import type { TestBucket } from "../engine/test-bucket.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
+/**
+ * As in a container: the first process of its own pid namespace, so that all others there die with
+ * it, with a /proc of its own and none of the host's volumes; and all of it dies with the test.
+ * `$1`: the cgroup to be in, or nothing.
+ */
+const CONTAINER = `
+  test -z "$1" || echo 0 > "$1"
+  shift
+  exec setpriv --pdeathsig KILL unshare --pid --fork --kill-child --mount-proc \\
+    sh -c 'umount -a -c -l -t fuse.s3csi; exec "$@"' sh "$@"`;
 const PROGRAM = join(import.meta.dirname, "../../src/main.ts");
 const START_WITHIN_MS = 10_000;
 
-/** A mounter, real or hostile, as a process of its own. */
+export interface MounterProcessOptions {
+  readonly words?: readonly string[];
+  /** The file that takes it into a cgroup. */
+  readonly cgroup?: string;
+}
+
+/** A mounter, real or hostile, in a container of its own. */
 export class MounterProcess implements AsyncDisposable {
   readonly child: ChildProcess;
   readonly ended: Promise<number | NodeJS.Signals | null>;
@@ -24,12 +40,16 @@ export class MounterProcess implements AsyncDisposable {
   readonly #owned = new AsyncDisposableStack();
   #output = "";
 
-  constructor(commDir: string, words: readonly string[] = [PROGRAM, "mounter", "--comm"]) {
+  constructor(
+    commDir: string,
+    { words = [PROGRAM, "mounter", "--comm"], cgroup = "" }: MounterProcessOptions = {},
+  ) {
     this.commDir = commDir;
     // In a pod it is /comm: a kubelet's whole path is too long for a socket's address.
-    this.child = spawn(process.execPath, [...words, "/proc/self/cwd"], {
+    const program = [process.execPath, ...words, "/proc/self/cwd"];
+    this.child = spawn("sh", ["-ec", CONTAINER, "sh", cgroup, ...program], {
       cwd: commDir,
-      env: {},
+      env: { PATH: process.env["PATH"] },
       stdio: ["ignore", "pipe", "pipe"],
     });
     for (const stream of [this.child.stdout, this.child.stderr]) {
@@ -69,15 +89,20 @@ export class MounterProcess implements AsyncDisposable {
     return this.#output;
   }
 
+  /** Of the mounter itself, once it runs. */
   get pid(): number {
-    return this.child.pid ?? -1;
+    const [pid = -1] = childrenOf(this.child.pid ?? -1);
+    return pid;
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    process.kill(this.pid, signal);
   }
 
   /** As when its container is killed: all of it at once. */
   async killAll(): Promise<void> {
     const engines = this.enginePids;
-    this.child.kill("SIGKILL"); // first, else it starts another
-    for (const pid of engines) process.kill(pid, "SIGKILL");
+    this.child.kill("SIGKILL");
     await this.ended;
     await waitUntilGone(async () => engines.filter((pid) => existsSync(`/proc/${pid}`)));
   }
@@ -137,13 +162,12 @@ export async function ownMount(): Promise<OwnedMount> {
   return { dir: path, fds, closeFds, [Symbol.asyncDispose]: () => all.disposeAsync() };
 }
 
-export function mountRequest(
+export function mountSpec(
   { name, access }: TestBucket,
-  change: Partial<MountRequest> = {},
-): MountRequest {
+  change: Partial<MountSpec> = {},
+): MountSpec {
   const { accessKeyId, secretAccessKey, endpoint } = access;
   return {
-    do: "mount",
     bucket: name,
     args: ["--force-path-style", "--allow-other", `--endpoint-url=${endpoint}`],
     env: {},

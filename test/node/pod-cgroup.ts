@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { waitUntilGone } from "../../tools/stack/processes.ts";
 
@@ -7,20 +7,19 @@ const ROOT = "/sys/fs/cgroup";
 const HIERARCHY = [`${ROOT}/pids`, ROOT].find((dir) => existsSync(join(dir, "cgroup.procs"))) ?? "";
 
 export interface PodCgroup extends AsyncDisposable {
-  /** Puts a process there: for the node service it then runs in that pod. */
-  take(pid: number): void;
+  /** A process that writes 0 there runs in that pod, for the node service. */
+  readonly procs: string;
 }
 
 /** The cgroup of a pod, as a kubelet names it. It goes when its processes have ended. */
 export function podCgroup(podUid: string): PodCgroup {
   const dir = join(HIERARCHY, `pod${podUid}`);
   mkdirSync(dir);
+  const procs = join(dir, "cgroup.procs");
   return {
-    take: (pid) => writeFileSync(join(dir, "cgroup.procs"), String(pid)),
+    procs,
     async [Symbol.asyncDispose]() {
-      const pids = () =>
-        readFileSync(join(dir, "cgroup.procs"), "utf8").split("\n").filter(Boolean);
-      await waitUntilGone(async () => pids());
+      await waitUntilGone(async () => readFileSync(procs, "utf8").split("\n").filter(Boolean));
       rmdirSync(dir);
     },
   };

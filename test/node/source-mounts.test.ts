@@ -8,7 +8,7 @@ import { after, before, describe, test } from "node:test";
 import { bindMount } from "../../src/sys/bind-mount.ts";
 import { unmount } from "../../src/sys/fuse-mount.ts";
 import { TestBucket } from "../engine/test-bucket.ts";
-import { mountRequest } from "./mounter-process.ts";
+import { mountSpec } from "./mounter-process.ts";
 import { assertNothingLeaked, openDescriptors } from "./open-descriptors.ts";
 import { TestNode } from "./test-node.ts";
 import type { TestPod } from "./test-node.ts";
@@ -24,7 +24,7 @@ describe("the sources of a node", () => {
   after(() => bucket[Symbol.asyncDispose]());
 
   const ensure = (node: TestNode, { pod }: TestPod, change = {}) =>
-    node.sources.ensure(pod, mountRequest(bucket, change), false, untimed);
+    node.sources.ensure(pod, mountSpec(bucket, change), false, untimed);
 
   test("made once for all who ask, removed when nothing is bound, nothing is left", async () => {
     await using node = await TestNode.start();
@@ -79,30 +79,6 @@ describe("the sources of a node", () => {
     assert.equal(await fs.readFile(join(source.dir, "there"), "utf8"), "content");
   });
 
-  test("a mount that has lost its container is made anew for the next who comes", async () => {
-    await using node = await TestNode.start();
-    const pod = node.pod();
-    const first = pod.run();
-    const dead = await ensure(node, pod);
-    await first.killAll();
-    pod.run();
-    const live = await ensure(node, pod);
-    assert.equal(await fs.readFile(join(live.dir, "there"), "utf8"), "content");
-    assert.equal(live.dir, dead.dir);
-    assert.deepEqual(node.mounts(), ["plugins/mnt/mp-1"]);
-  });
-
-  test("a container that was started anew is told to finish too", async () => {
-    await using node = await TestNode.start();
-    const pod = node.pod();
-    const first = pod.run();
-    await ensure(node, pod);
-    await first.killAll();
-    const second = pod.run();
-    assert.equal(await node.sources.remove("mp-1", pod.pod), true);
-    assert.equal(await second.ended, 0);
-  });
-
   test("a pod that never starts delays its own removal only", async () => {
     await using node = await TestNode.start({ mountWithinMs: 15_000, finishWithinMs: 3_000 });
     const stuck = node.pod("mp-stuck");
@@ -112,19 +88,6 @@ describe("the sources of a node", () => {
     pod.run();
     await ensure(node, pod);
     await assert.rejects(removed, { kind: "timeout", message: /did not appear in time/ });
-  });
-
-  test("a mount of an earlier life is found and taken down", async () => {
-    await using node = await TestNode.start();
-    const pod = node.pod();
-    const mounter = pod.run();
-    const source = await ensure(node, pod);
-    const { sources } = node.reborn();
-    assert.deepEqual(sources.ids(), ["mp-1"]);
-    assert.deepEqual(await sources.ensure(pod.pod, mountRequest(bucket), false, untimed), source);
-    assert.equal(await sources.remove("mp-1", pod.pod), true);
-    assert.equal(await mounter.ended, 0);
-    assert.deepEqual(node.mounts(), []);
   });
 
   // prettier-ignore
@@ -205,7 +168,7 @@ describe("the sources of a node", () => {
     const second = await ensure(node, honest);
     // The kernel gives the lowest free number; only others on this machine can come in between.
     t.diagnostic(`the same number: ${second.device === first.device}`);
-    lying.child.kill("SIGUSR2");
+    lying.signal("SIGUSR2");
     await assert.rejects(removed, { kind: "remote" });
     assert.equal(await fs.readFile(join(second.dir, "there"), "utf8"), "content");
   });

@@ -3,7 +3,9 @@ import { join } from "node:path";
 import { randomUUID } from "node:crypto";
 import { createLog } from "../../src/base/pino-log.ts";
 import type { MountpointPod } from "../../src/node/cluster-view.ts";
+import type { MountNews } from "../../src/node/held-mount.ts";
 import { SourceMounts } from "../../src/node/source-mounts.ts";
+import type { SourceMountsOptions } from "../../src/node/source-mounts.ts";
 import { readMounts } from "../../src/sys/mount-info.ts";
 import { MounterProcess } from "./mounter-process.ts";
 import { podCgroup } from "./pod-cgroup.ts";
@@ -12,44 +14,92 @@ import { temporaryDirectory } from "./temporary-directory.ts";
 
 const HOSTILE = join(import.meta.dirname, "hostile-mounter.ts");
 const WITHIN_MS = { mountWithinMs: 15_000, finishWithinMs: 15_000 };
+type Limits = Pick<
+  SourceMountsOptions,
+  "mountWithinMs" | "finishWithinMs" | "giveUpAfterMs" | "giveUpLeavingAfterMs"
+>;
 
 const log = createLog("error", {});
 log.level = "silent";
 export const silentLog = log;
 
+/** The cluster as this node sees it: what a test says. */
+export class TestView {
+  readonly #listeners = new Set<() => void>();
+  #pods: MountpointPod[] = [];
+  /** Workloads that are being deleted, by UID. All others are there. */
+  readonly leaving = new Set<string>();
+
+  pods(): MountpointPod[] {
+    return this.#pods;
+  }
+
+  pod(uid: string) {
+    const leaving = this.leaving.has(uid);
+    return { namespace: "default", name: uid, uid, leaving, mountpoint: undefined };
+  }
+
+  onPodChange(listener: () => void): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /** Now there are these, and no others. */
+  set(...pods: readonly MountpointPod[]): void {
+    this.#pods = [...pods];
+    this.changed();
+  }
+
+  changed(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}
+
 /** A kubelet's directory without a kubelet, and the node service's mounts in it. */
 export class TestNode implements AsyncDisposable {
   readonly kubeletPath: string;
   readonly mountsDir: string;
-  readonly sources: SourceMounts;
+  readonly view = new TestView();
+  readonly news: MountNews[] = [];
+  /** The node service's: of its present life. */
+  sources: SourceMounts;
+  readonly #limits: Limits;
   readonly #owned: AsyncDisposableStack;
 
-  private constructor(dir: string, owned: AsyncDisposableStack, limits: typeof WITHIN_MS) {
+  private constructor(dir: string, owned: AsyncDisposableStack, limits: Limits) {
     this.kubeletPath = join(dir, "kubelet");
     this.mountsDir = join(this.kubeletPath, "plugins/mnt");
     mkdirSync(join(this.kubeletPath, "pods"), { recursive: true });
-    const { kubeletPath, mountsDir } = this;
-    this.sources = new SourceMounts({ kubeletPath, mountsDir, log, ...limits });
+    this.#limits = limits;
+    this.sources = this.#newSources();
     this.#owned = owned;
   }
 
-  static async start(limits = WITHIN_MS): Promise<TestNode> {
+  static async start(limits: Limits = {}): Promise<TestNode> {
     const owned = new AsyncDisposableStack();
     const dir = owned.use(await temporaryDirectory());
-    return new TestNode(dir.path, owned, limits);
+    return new TestNode(dir.path, owned, { ...WITHIN_MS, ...limits });
   }
 
   /** A Mountpoint Pod's directory and cgroup, with nothing in it. */
-  pod(name = "mp-1"): TestPod {
-    const pod = new TestPod(this.kubeletPath, name);
+  pod(name = "mp-1", change: Partial<MountpointPod> = {}): TestPod {
+    const pod = new TestPod(this.kubeletPath, name, change);
     this.#owned.use(pod);
+    this.view.set(...this.view.pods(), pod.pod);
     return pod;
   }
 
   /** The node service after a restart: what it knew is gone, what it made is there. */
-  reborn(): { readonly sources: SourceMounts } {
-    const { kubeletPath, mountsDir } = this;
-    return { sources: new SourceMounts({ kubeletPath, mountsDir, log, ...WITHIN_MS }) };
+  reborn(): SourceMounts {
+    this.sources[Symbol.dispose]();
+    this.sources = this.#newSources();
+    return this.sources;
+  }
+
+  #newSources(): SourceMounts {
+    const { kubeletPath, mountsDir, view } = this;
+    const onNews = (news: MountNews) => void this.news.push(news);
+    return new SourceMounts({ kubeletPath, mountsDir, view, onNews, log, ...this.#limits });
   }
 
   /** What is mounted below the kubelet's directory. */
@@ -59,6 +109,7 @@ export class TestNode implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.sources[Symbol.dispose]();
     await this.#owned.disposeAsync();
   }
 }
@@ -69,10 +120,10 @@ export class TestPod implements AsyncDisposable {
   readonly #cgroup: PodCgroup;
   readonly #owned = new AsyncDisposableStack();
 
-  constructor(kubeletPath: string, name: string) {
+  constructor(kubeletPath: string, name: string, change: Partial<MountpointPod>) {
     const uid = randomUUID();
-    const state = { phase: "Running", needsUnmount: false, leaving: false };
-    this.pod = { name, uid, mountId: name, ...state };
+    const state = { generation: 0, phase: "Running", needsUnmount: false, leaving: false };
+    this.pod = { name, uid, mountId: name, ...state, ...change };
     this.commDir = join(kubeletPath, "pods", uid, "volumes/kubernetes.io~empty-dir/comm");
     mkdirSync(this.commDir, { recursive: true });
     this.#cgroup = this.#owned.use(podCgroup(uid));
@@ -80,20 +131,20 @@ export class TestPod implements AsyncDisposable {
 
   /** Starts the pod's container: the real program. */
   run(): MounterProcess {
-    return this.#start(new MounterProcess(this.commDir));
+    return this.#start();
   }
 
   runHostile(mode: string): MounterProcess {
-    return this.#start(new MounterProcess(this.commDir, [HOSTILE, mode]));
+    return this.#start([HOSTILE, mode]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#owned.disposeAsync();
   }
 
-  #start(mounter: MounterProcess): MounterProcess {
-    this.#owned.use(mounter);
-    this.#cgroup.take(mounter.pid);
-    return mounter;
+  #start(words?: readonly string[]): MounterProcess {
+    const cgroup = this.#cgroup.procs;
+    const options = words === undefined ? { cgroup } : { cgroup, words };
+    return this.#owned.use(new MounterProcess(this.commDir, options));
   }
 }

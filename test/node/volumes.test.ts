@@ -3,7 +3,6 @@ import { mkdirSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import type { MountpointPod } from "../../src/node/cluster-view.ts";
 import type { PublishRequest } from "../../src/node/publish-request.ts";
 import { Volumes } from "../../src/node/volumes.ts";
 import type { VolumesOptions } from "../../src/node/volumes.ts";
@@ -13,22 +12,24 @@ import type { TestPod } from "./test-node.ts";
 
 const soon = () => AbortSignal.timeout(15_000);
 
-/** The cluster as the node service sees it, with one Mountpoint Pod or none. */
-class OnePodView implements Pick<VolumesOptions["view"], "pods"> {
-  pod: MountpointPod | undefined;
-
-  pods = () => (this.pod === undefined ? [] : [this.pod]);
-
-  async untilAssigned(_uid: string, volumeID: string, pv: string, signal: AbortSignal) {
-    const pod = this.pod?.name ?? (await never(signal));
-    const spec = { nodeName: "n", persistentVolumeName: pv, volumeID, mountOptions: "" };
-    const attachments = { workloadFSGroup: "", mountpointS3PodAttachments: {} };
-    return { attachment: "s3pa-1", spec: { ...spec, ...attachments }, pod };
-  }
-
-  async untilScheduled(_name: string, signal: AbortSignal): Promise<MountpointPod> {
-    return this.pod ?? never(signal);
-  }
+/** A cluster that has assigned every workload to the first Mountpoint Pod, if there is one. */
+function viewOf({ view }: TestNode): VolumesOptions["view"] {
+  const first = async (signal: AbortSignal) => view.pods()[0] ?? never(signal);
+  return {
+    pods: () => view.pods(),
+    async untilAssigned({ volumeId: volumeID, pvName }, signal) {
+      const { name: pod } = await first(signal);
+      const names = { nodeName: "n", persistentVolumeName: pvName, volumeID };
+      const rest = { mountOptions: "", workloadFSGroup: "", mountpointS3PodAttachments: {} };
+      return { attachment: "s3pa-1", spec: { ...names, ...rest }, pod };
+    },
+    untilScheduled: (_name, signal) => first(signal),
+    untilMoved: (_claimant, _pod, signal) => never(signal),
+    async untilLeaving(uid, signal) {
+      if (!view.leaving.has(uid)) await never(signal);
+    },
+    problemOf: async () => "ImagePullBackOff: no such image",
+  };
 }
 
 function never(signal: AbortSignal): Promise<never> {
@@ -45,12 +46,12 @@ describe("publish and unpublish on a node", () => {
   });
   after(() => bucket[Symbol.asyncDispose]());
 
-  function volumesOn(node: TestNode, view: OnePodView): Volumes {
+  function volumesOn(node: TestNode): Volumes {
     const { endpoint, accessKeyId, secretAccessKey } = bucket.access;
     const keys = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
     const env = { ...keys, AWS_ENDPOINT_URL: endpoint };
     const { sources } = node;
-    return new Volumes({ view, sources, env, userAgent: "test", log: silentLog });
+    return new Volumes({ view: viewOf(node), sources, env, userAgent: "test", log: silentLog });
   }
 
   function requestFor(node: TestNode, workload: string, readOnly = false): PublishRequest {
@@ -71,9 +72,7 @@ describe("publish and unpublish on a node", () => {
   async function setUp() {
     const node = await TestNode.start();
     const pod: TestPod = node.pod();
-    const view = new OnePodView();
-    view.pod = pod.pod;
-    return { node, pod, view, volumes: volumesOn(node, view) };
+    return { node, pod, view: node.view, volumes: volumesOn(node) };
   }
 
   test("two workloads share a mount, each as it asked; a republish answers at once", async () => {
@@ -86,11 +85,11 @@ describe("publish and unpublish on a node", () => {
     assert.equal(await fs.readFile(join(two.target.path, "written"), "utf8"), "by one");
     await assert.rejects(fs.writeFile(join(two.target.path, "x"), ""), { code: "EROFS" });
 
-    view.pod = undefined; // nothing to wait for: it would never come
+    view.set(); // nothing to wait for: it would never come
     const startedMs = performance.now();
     await volumes.publish(one, AbortSignal.timeout(100));
     assert(performance.now() - startedMs < 100);
-    view.pod = { ...pod.pod, needsUnmount: true };
+    view.set({ ...pod.pod, needsUnmount: true });
 
     for (const { target } of [one, two, one]) await volumes.unpublish(target); // once too often
     assert.equal(await mounter.ended, 0);
@@ -114,12 +113,12 @@ describe("publish and unpublish on a node", () => {
     await using _node = node;
     const request = requestFor(node, "w-1");
     const publish = () => volumes.publish(request, AbortSignal.timeout(50));
-    const serving = `Timed out waiting for Mountpoint Pod ${pod.pod.name} to serve`;
+    const serving = /^Timed out waiting for Mountpoint Pod mp-1 to serve: ImagePullBackOff: no/;
     await assert.rejects(publish(), { kind: "timeout", message: serving });
-    view.pod = undefined;
+    view.set();
     const words = /^Timed out waiting for MountpointS3PodAttachment/;
     await assert.rejects(publish(), { kind: "timeout", message: words });
-    view.pod = pod.pod;
+    view.set(pod.pod);
     pod.run(); // the mount goes on in between: the next publish joins it
     await volumes.publish(request, soon());
   });
@@ -159,7 +158,7 @@ describe("publish and unpublish on a node", () => {
     const request = requestFor(node, "w-1");
     await volumes.publish(request, soon());
     await volumes.unpublish(request.target);
-    view.pod = { ...pod.pod, needsUnmount: true };
+    view.set({ ...pod.pod, needsUnmount: true });
     for (let event = 0; event < 5; event += 1) volumes.settleAll();
     assert.equal(await mounter.ended, 0);
     const asked: string[] = [];

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file csi.proto.
  */
 export const file_csi: GenFile = /*@__PURE__*/
-  fileDesc("Cgljc2kucHJvdG8SBmNzaS52MSIWChRHZXRQbHVnaW5JbmZvUmVxdWVzdCKtAQoVR2V0UGx1Z2luSW5mb1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSFgoOdmVuZG9yX3ZlcnNpb24YAiABKAkSPQoIbWFuaWZlc3QYAyADKAsyKy5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlLk1hbmlmZXN0RW50cnkaLwoNTWFuaWZlc3RFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIh4KHEdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QiTwodR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2USLgoMY2FwYWJpbGl0aWVzGAEgAygLMhguY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkioQIKEFBsdWdpbkNhcGFiaWxpdHkSMwoHc2VydmljZRgBIAEoCzIgLmNzaS52MS5QbHVnaW5DYXBhYmlsaXR5LlNlcnZpY2VIABrPAQoHU2VydmljZRIzCgR0eXBlGAEgASgOMiUuY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkuU2VydmljZS5UeXBlIo4BCgRUeXBlEgsKB1VOS05PV04QABIWChJDT05UUk9MTEVSX1NFUlZJQ0UQARIkCiBWT0xVTUVfQUNDRVNTSUJJTElUWV9DT05TVFJBSU5UUxACEhwKGEdST1VQX0NPTlRST0xMRVJfU0VSVklDRRADEh0KGVNOQVBTSE9UX01FVEFEQVRBX1NFUlZJQ0UQBEIGCgR0eXBlIg4KDFByb2JlUmVxdWVzdCI6Cg1Qcm9iZVJlc3BvbnNlEikKBXJlYWR5GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLkJvb2xWYWx1ZSLPBAoQVm9sdW1lQ2FwYWJpbGl0eRI1CgVibG9jaxgBIAEoCzIkLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5LkJsb2NrVm9sdW1lSAASNQoFbW91bnQYAiABKAsyJC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eS5Nb3VudFZvbHVtZUgAEjgKC2FjY2Vzc19tb2RlGAMgASgLMiMuY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZRoNCgtCbG9ja1ZvbHVtZRpPCgtNb3VudFZvbHVtZRIPCgdmc190eXBlGAEgASgJEhMKC21vdW50X2ZsYWdzGAIgAygJEhoKEnZvbHVtZV9tb3VudF9ncm91cBgDIAEoCRqjAgoKQWNjZXNzTW9kZRI2CgRtb2RlGAEgASgOMiguY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZS5Nb2RlItwBCgRNb2RlEgsKB1VOS05PV04QABIWChJTSU5HTEVfTk9ERV9XUklURVIQARIbChdTSU5HTEVfTk9ERV9SRUFERVJfT05MWRACEhoKFk1VTFRJX05PREVfUkVBREVSX09OTFkQAxIcChhNVUxUSV9OT0RFX1NJTkdMRV9XUklURVIQBBIbChdNVUxUSV9OT0RFX01VTFRJX1dSSVRFUhAFEh0KGVNJTkdMRV9OT0RFX1NJTkdMRV9XUklURVIQBhIcChhTSU5HTEVfTk9ERV9NVUxUSV9XUklURVIQB0INCgthY2Nlc3NfdHlwZSKfBAoYTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRJNCg9wdWJsaXNoX2NvbnRleHQYAiADKAsyNC5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlB1Ymxpc2hDb250ZXh0RW50cnkSGwoTc3RhZ2luZ190YXJnZXRfcGF0aBgDIAEoCRITCgt0YXJnZXRfcGF0aBgEIAEoCRIzChF2b2x1bWVfY2FwYWJpbGl0eRgFIAEoCzIYLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5EhAKCHJlYWRvbmx5GAYgASgIEj4KB3NlY3JldHMYByADKAsyLS5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlNlY3JldHNFbnRyeRJLCg52b2x1bWVfY29udGV4dBgIIAMoCzIzLmNzaS52MS5Ob2RlUHVibGlzaFZvbHVtZVJlcXVlc3QuVm9sdW1lQ29udGV4dEVudHJ5GjUKE1B1Ymxpc2hDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo0ChJWb2x1bWVDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIbChlOb2RlUHVibGlzaFZvbHVtZVJlc3BvbnNlIkQKGk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRITCgt0YXJnZXRfcGF0aBgCIAEoCSIdChtOb2RlVW5wdWJsaXNoVm9sdW1lUmVzcG9uc2UiHAoaTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QiUgobTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlEjMKDGNhcGFiaWxpdGllcxgBIAMoCzIdLmNzaS52MS5Ob2RlU2VydmljZUNhcGFiaWxpdHkipAIKFU5vZGVTZXJ2aWNlQ2FwYWJpbGl0eRIwCgNycGMYASABKAsyIS5jc2kudjEuTm9kZVNlcnZpY2VDYXBhYmlsaXR5LlJQQ0gAGtABCgNSUEMSNAoEdHlwZRgBIAEoDjImLmNzaS52MS5Ob2RlU2VydmljZUNhcGFiaWxpdHkuUlBDLlR5cGUikgEKBFR5cGUSCwoHVU5LTk9XThAAEhgKFFNUQUdFX1VOU1RBR0VfVk9MVU1FEAESFAoQR0VUX1ZPTFVNRV9TVEFUUxACEhEKDUVYUEFORF9WT0xVTUUQAxIcChhTSU5HTEVfTk9ERV9NVUxUSV9XUklURVIQBRIWChJWT0xVTUVfTU9VTlRfR1JPVVAQBiIECAQQBEIGCgR0eXBlIhQKEk5vZGVHZXRJbmZvUmVxdWVzdCJzChNOb2RlR2V0SW5mb1Jlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSHAoUbWF4X3ZvbHVtZXNfcGVyX25vZGUYAiABKAMSLQoTYWNjZXNzaWJsZV90b3BvbG9neRgDIAEoCzIQLmNzaS52MS5Ub3BvbG9neSJtCghUb3BvbG9neRIwCghzZWdtZW50cxgBIAMoCzIeLmNzaS52MS5Ub3BvbG9neS5TZWdtZW50c0VudHJ5Gi8KDVNlZ21lbnRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ATL6AQoISWRlbnRpdHkSTgoNR2V0UGx1Z2luSW5mbxIcLmNzaS52MS5HZXRQbHVnaW5JbmZvUmVxdWVzdBodLmNzaS52MS5HZXRQbHVnaW5JbmZvUmVzcG9uc2UiABJmChVHZXRQbHVnaW5DYXBhYmlsaXRpZXMSJC5jc2kudjEuR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVxdWVzdBolLmNzaS52MS5HZXRQbHVnaW5DYXBhYmlsaXRpZXNSZXNwb25zZSIAEjYKBVByb2JlEhQuY3NpLnYxLlByb2JlUmVxdWVzdBoVLmNzaS52MS5Qcm9iZVJlc3BvbnNlIgAy8AIKBE5vZGUSWgoRTm9kZVB1Ymxpc2hWb2x1bWUSIC5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0GiEuY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVzcG9uc2UiABJgChNOb2RlVW5wdWJsaXNoVm9sdW1lEiIuY3NpLnYxLk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXF1ZXN0GiMuY3NpLnYxLk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXNwb25zZSIAEmAKE05vZGVHZXRDYXBhYmlsaXRpZXMSIi5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QaIy5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlIgASSAoLTm9kZUdldEluZm8SGi5jc2kudjEuTm9kZUdldEluZm9SZXF1ZXN0GhsuY3NpLnYxLk5vZGVHZXRJbmZvUmVzcG9uc2UiAGIGcHJvdG8z", [file_google_protobuf_wrappers]);
+  fileDesc("Cgljc2kucHJvdG8SBmNzaS52MSIWChRHZXRQbHVnaW5JbmZvUmVxdWVzdCKtAQoVR2V0UGx1Z2luSW5mb1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSFgoOdmVuZG9yX3ZlcnNpb24YAiABKAkSPQoIbWFuaWZlc3QYAyADKAsyKy5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlLk1hbmlmZXN0RW50cnkaLwoNTWFuaWZlc3RFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIh4KHEdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QiTwodR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2USLgoMY2FwYWJpbGl0aWVzGAEgAygLMhguY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkioQIKEFBsdWdpbkNhcGFiaWxpdHkSMwoHc2VydmljZRgBIAEoCzIgLmNzaS52MS5QbHVnaW5DYXBhYmlsaXR5LlNlcnZpY2VIABrPAQoHU2VydmljZRIzCgR0eXBlGAEgASgOMiUuY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkuU2VydmljZS5UeXBlIo4BCgRUeXBlEgsKB1VOS05PV04QABIWChJDT05UUk9MTEVSX1NFUlZJQ0UQARIkCiBWT0xVTUVfQUNDRVNTSUJJTElUWV9DT05TVFJBSU5UUxACEhwKGEdST1VQX0NPTlRST0xMRVJfU0VSVklDRRADEh0KGVNOQVBTSE9UX01FVEFEQVRBX1NFUlZJQ0UQBEIGCgR0eXBlIg4KDFByb2JlUmVxdWVzdCI6Cg1Qcm9iZVJlc3BvbnNlEikKBXJlYWR5GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLkJvb2xWYWx1ZSLPBAoQVm9sdW1lQ2FwYWJpbGl0eRI1CgVibG9jaxgBIAEoCzIkLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5LkJsb2NrVm9sdW1lSAASNQoFbW91bnQYAiABKAsyJC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eS5Nb3VudFZvbHVtZUgAEjgKC2FjY2Vzc19tb2RlGAMgASgLMiMuY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZRoNCgtCbG9ja1ZvbHVtZRpPCgtNb3VudFZvbHVtZRIPCgdmc190eXBlGAEgASgJEhMKC21vdW50X2ZsYWdzGAIgAygJEhoKEnZvbHVtZV9tb3VudF9ncm91cBgDIAEoCRqjAgoKQWNjZXNzTW9kZRI2CgRtb2RlGAEgASgOMiguY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZS5Nb2RlItwBCgRNb2RlEgsKB1VOS05PV04QABIWChJTSU5HTEVfTk9ERV9XUklURVIQARIbChdTSU5HTEVfTk9ERV9SRUFERVJfT05MWRACEhoKFk1VTFRJX05PREVfUkVBREVSX09OTFkQAxIcChhNVUxUSV9OT0RFX1NJTkdMRV9XUklURVIQBBIbChdNVUxUSV9OT0RFX01VTFRJX1dSSVRFUhAFEh0KGVNJTkdMRV9OT0RFX1NJTkdMRV9XUklURVIQBhIcChhTSU5HTEVfTk9ERV9NVUxUSV9XUklURVIQB0INCgthY2Nlc3NfdHlwZSKfBAoYTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRJNCg9wdWJsaXNoX2NvbnRleHQYAiADKAsyNC5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlB1Ymxpc2hDb250ZXh0RW50cnkSGwoTc3RhZ2luZ190YXJnZXRfcGF0aBgDIAEoCRITCgt0YXJnZXRfcGF0aBgEIAEoCRIzChF2b2x1bWVfY2FwYWJpbGl0eRgFIAEoCzIYLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5EhAKCHJlYWRvbmx5GAYgASgIEj4KB3NlY3JldHMYByADKAsyLS5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlNlY3JldHNFbnRyeRJLCg52b2x1bWVfY29udGV4dBgIIAMoCzIzLmNzaS52MS5Ob2RlUHVibGlzaFZvbHVtZVJlcXVlc3QuVm9sdW1lQ29udGV4dEVudHJ5GjUKE1B1Ymxpc2hDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo0ChJWb2x1bWVDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIbChlOb2RlUHVibGlzaFZvbHVtZVJlc3BvbnNlIkQKGk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRITCgt0YXJnZXRfcGF0aBgCIAEoCSIdChtOb2RlVW5wdWJsaXNoVm9sdW1lUmVzcG9uc2UiYAoZTm9kZUdldFZvbHVtZVN0YXRzUmVxdWVzdBIRCgl2b2x1bWVfaWQYASABKAkSEwoLdm9sdW1lX3BhdGgYAiABKAkSGwoTc3RhZ2luZ190YXJnZXRfcGF0aBgDIAEoCSJzChpOb2RlR2V0Vm9sdW1lU3RhdHNSZXNwb25zZRIiCgV1c2FnZRgBIAMoCzITLmNzaS52MS5Wb2x1bWVVc2FnZRIxChB2b2x1bWVfY29uZGl0aW9uGAIgASgLMhcuY3NpLnYxLlZvbHVtZUNvbmRpdGlvbiKRAQoLVm9sdW1lVXNhZ2USEQoJYXZhaWxhYmxlGAEgASgDEg0KBXRvdGFsGAIgASgDEgwKBHVzZWQYAyABKAMSJgoEdW5pdBgEIAEoDjIYLmNzaS52MS5Wb2x1bWVVc2FnZS5Vbml0IioKBFVuaXQSCwoHVU5LTk9XThAAEgkKBUJZVEVTEAESCgoGSU5PREVTEAIiNAoPVm9sdW1lQ29uZGl0aW9uEhAKCGFibm9ybWFsGAEgASgIEg8KB21lc3NhZ2UYAiABKAkiHAoaTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QiUgobTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlEjMKDGNhcGFiaWxpdGllcxgBIAMoCzIdLmNzaS52MS5Ob2RlU2VydmljZUNhcGFiaWxpdHkitAIKFU5vZGVTZXJ2aWNlQ2FwYWJpbGl0eRIwCgNycGMYASABKAsyIS5jc2kudjEuTm9kZVNlcnZpY2VDYXBhYmlsaXR5LlJQQ0gAGuABCgNSUEMSNAoEdHlwZRgBIAEoDjImLmNzaS52MS5Ob2RlU2VydmljZUNhcGFiaWxpdHkuUlBDLlR5cGUiogEKBFR5cGUSCwoHVU5LTk9XThAAEhgKFFNUQUdFX1VOU1RBR0VfVk9MVU1FEAESFAoQR0VUX1ZPTFVNRV9TVEFUUxACEhEKDUVYUEFORF9WT0xVTUUQAxIUChBWT0xVTUVfQ09ORElUSU9OEAQSHAoYU0lOR0xFX05PREVfTVVMVElfV1JJVEVSEAUSFgoSVk9MVU1FX01PVU5UX0dST1VQEAZCBgoEdHlwZSIUChJOb2RlR2V0SW5mb1JlcXVlc3QicwoTTm9kZUdldEluZm9SZXNwb25zZRIPCgdub2RlX2lkGAEgASgJEhwKFG1heF92b2x1bWVzX3Blcl9ub2RlGAIgASgDEi0KE2FjY2Vzc2libGVfdG9wb2xvZ3kYAyABKAsyEC5jc2kudjEuVG9wb2xvZ3kibQoIVG9wb2xvZ3kSMAoIc2VnbWVudHMYASADKAsyHi5jc2kudjEuVG9wb2xvZ3kuU2VnbWVudHNFbnRyeRovCg1TZWdtZW50c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEy+gEKCElkZW50aXR5Ek4KDUdldFBsdWdpbkluZm8SHC5jc2kudjEuR2V0UGx1Z2luSW5mb1JlcXVlc3QaHS5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlIgASZgoVR2V0UGx1Z2luQ2FwYWJpbGl0aWVzEiQuY3NpLnYxLkdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QaJS5jc2kudjEuR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2UiABI2CgVQcm9iZRIULmNzaS52MS5Qcm9iZVJlcXVlc3QaFS5jc2kudjEuUHJvYmVSZXNwb25zZSIAMs8DCgROb2RlEloKEU5vZGVQdWJsaXNoVm9sdW1lEiAuY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdBohLmNzaS52MS5Ob2RlUHVibGlzaFZvbHVtZVJlc3BvbnNlIgASYAoTTm9kZVVucHVibGlzaFZvbHVtZRIiLmNzaS52MS5Ob2RlVW5wdWJsaXNoVm9sdW1lUmVxdWVzdBojLmNzaS52MS5Ob2RlVW5wdWJsaXNoVm9sdW1lUmVzcG9uc2UiABJdChJOb2RlR2V0Vm9sdW1lU3RhdHMSIS5jc2kudjEuTm9kZUdldFZvbHVtZVN0YXRzUmVxdWVzdBoiLmNzaS52MS5Ob2RlR2V0Vm9sdW1lU3RhdHNSZXNwb25zZSIAEmAKE05vZGVHZXRDYXBhYmlsaXRpZXMSIi5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QaIy5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlIgASSAoLTm9kZUdldEluZm8SGi5jc2kudjEuTm9kZUdldEluZm9SZXF1ZXN0GhsuY3NpLnYxLk5vZGVHZXRJbmZvUmVzcG9uc2UiAGIGcHJvdG8z", [file_google_protobuf_wrappers]);
 
 /**
  * @generated from message csi.v1.GetPluginInfoRequest
@@ -445,6 +445,140 @@ export const NodeUnpublishVolumeResponseSchema: GenMessage<NodeUnpublishVolumeRe
   messageDesc(file_csi, 11);
 
 /**
+ * @generated from message csi.v1.NodeGetVolumeStatsRequest
+ */
+export type NodeGetVolumeStatsRequest = Message<"csi.v1.NodeGetVolumeStatsRequest"> & {
+  /**
+   * @generated from field: string volume_id = 1;
+   */
+  volumeId: string;
+
+  /**
+   * @generated from field: string volume_path = 2;
+   */
+  volumePath: string;
+
+  /**
+   * @generated from field: string staging_target_path = 3;
+   */
+  stagingTargetPath: string;
+};
+
+/**
+ * Describes the message csi.v1.NodeGetVolumeStatsRequest.
+ * Use `create(NodeGetVolumeStatsRequestSchema)` to create a new message.
+ */
+export const NodeGetVolumeStatsRequestSchema: GenMessage<NodeGetVolumeStatsRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 12);
+
+/**
+ * @generated from message csi.v1.NodeGetVolumeStatsResponse
+ */
+export type NodeGetVolumeStatsResponse = Message<"csi.v1.NodeGetVolumeStatsResponse"> & {
+  /**
+   * @generated from field: repeated csi.v1.VolumeUsage usage = 1;
+   */
+  usage: VolumeUsage[];
+
+  /**
+   * @generated from field: csi.v1.VolumeCondition volume_condition = 2;
+   */
+  volumeCondition?: VolumeCondition | undefined;
+};
+
+/**
+ * Describes the message csi.v1.NodeGetVolumeStatsResponse.
+ * Use `create(NodeGetVolumeStatsResponseSchema)` to create a new message.
+ */
+export const NodeGetVolumeStatsResponseSchema: GenMessage<NodeGetVolumeStatsResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 13);
+
+/**
+ * @generated from message csi.v1.VolumeUsage
+ */
+export type VolumeUsage = Message<"csi.v1.VolumeUsage"> & {
+  /**
+   * @generated from field: int64 available = 1;
+   */
+  available: bigint;
+
+  /**
+   * @generated from field: int64 total = 2;
+   */
+  total: bigint;
+
+  /**
+   * @generated from field: int64 used = 3;
+   */
+  used: bigint;
+
+  /**
+   * @generated from field: csi.v1.VolumeUsage.Unit unit = 4;
+   */
+  unit: VolumeUsage_Unit;
+};
+
+/**
+ * Describes the message csi.v1.VolumeUsage.
+ * Use `create(VolumeUsageSchema)` to create a new message.
+ */
+export const VolumeUsageSchema: GenMessage<VolumeUsage> = /*@__PURE__*/
+  messageDesc(file_csi, 14);
+
+/**
+ * @generated from enum csi.v1.VolumeUsage.Unit
+ */
+export const VolumeUsage_Unit = {
+  /**
+   * @generated from enum value: UNKNOWN = 0;
+   */
+  UNKNOWN: 0,
+
+  /**
+   * @generated from enum value: BYTES = 1;
+   */
+  BYTES: 1,
+
+  /**
+   * @generated from enum value: INODES = 2;
+   */
+  INODES: 2,
+} as const;
+
+/**
+ * @generated from enum csi.v1.VolumeUsage.Unit
+ */
+export type VolumeUsage_Unit = (typeof VolumeUsage_Unit)[keyof typeof VolumeUsage_Unit] | UnknownEnum;
+
+/**
+ * Describes the enum csi.v1.VolumeUsage.Unit.
+ */
+export const VolumeUsage_UnitSchema: GenEnum<VolumeUsage_Unit> = /*@__PURE__*/
+  enumDesc(file_csi, 14, 0);
+
+/**
+ * @generated from message csi.v1.VolumeCondition
+ */
+export type VolumeCondition = Message<"csi.v1.VolumeCondition"> & {
+  /**
+   * @generated from field: bool abnormal = 1;
+   */
+  abnormal: boolean;
+
+  /**
+   * @generated from field: string message = 2;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message csi.v1.VolumeCondition.
+ * Use `create(VolumeConditionSchema)` to create a new message.
+ */
+export const VolumeConditionSchema: GenMessage<VolumeCondition> = /*@__PURE__*/
+  messageDesc(file_csi, 15);
+
+/**
  * @generated from message csi.v1.NodeGetCapabilitiesRequest
  */
 export type NodeGetCapabilitiesRequest = Message<"csi.v1.NodeGetCapabilitiesRequest"> & {
@@ -455,7 +589,7 @@ export type NodeGetCapabilitiesRequest = Message<"csi.v1.NodeGetCapabilitiesRequ
  * Use `create(NodeGetCapabilitiesRequestSchema)` to create a new message.
  */
 export const NodeGetCapabilitiesRequestSchema: GenMessage<NodeGetCapabilitiesRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 12);
+  messageDesc(file_csi, 16);
 
 /**
  * @generated from message csi.v1.NodeGetCapabilitiesResponse
@@ -472,7 +606,7 @@ export type NodeGetCapabilitiesResponse = Message<"csi.v1.NodeGetCapabilitiesRes
  * Use `create(NodeGetCapabilitiesResponseSchema)` to create a new message.
  */
 export const NodeGetCapabilitiesResponseSchema: GenMessage<NodeGetCapabilitiesResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 13);
+  messageDesc(file_csi, 17);
 
 /**
  * @generated from message csi.v1.NodeServiceCapability
@@ -495,7 +629,7 @@ export type NodeServiceCapability = Message<"csi.v1.NodeServiceCapability"> & {
  * Use `create(NodeServiceCapabilitySchema)` to create a new message.
  */
 export const NodeServiceCapabilitySchema: GenMessage<NodeServiceCapability> = /*@__PURE__*/
-  messageDesc(file_csi, 14);
+  messageDesc(file_csi, 18);
 
 /**
  * @generated from message csi.v1.NodeServiceCapability.RPC
@@ -512,7 +646,7 @@ export type NodeServiceCapability_RPC = Message<"csi.v1.NodeServiceCapability.RP
  * Use `create(NodeServiceCapability_RPCSchema)` to create a new message.
  */
 export const NodeServiceCapability_RPCSchema: GenMessage<NodeServiceCapability_RPC> = /*@__PURE__*/
-  messageDesc(file_csi, 14, 0);
+  messageDesc(file_csi, 18, 0);
 
 /**
  * @generated from enum csi.v1.NodeServiceCapability.RPC.Type
@@ -539,6 +673,11 @@ export const NodeServiceCapability_RPC_Type = {
   EXPAND_VOLUME: 3,
 
   /**
+   * @generated from enum value: VOLUME_CONDITION = 4;
+   */
+  VOLUME_CONDITION: 4,
+
+  /**
    * @generated from enum value: SINGLE_NODE_MULTI_WRITER = 5;
    */
   SINGLE_NODE_MULTI_WRITER: 5,
@@ -558,7 +697,7 @@ export type NodeServiceCapability_RPC_Type = (typeof NodeServiceCapability_RPC_T
  * Describes the enum csi.v1.NodeServiceCapability.RPC.Type.
  */
 export const NodeServiceCapability_RPC_TypeSchema: GenEnum<NodeServiceCapability_RPC_Type> = /*@__PURE__*/
-  enumDesc(file_csi, 14, 0, 0);
+  enumDesc(file_csi, 18, 0, 0);
 
 /**
  * @generated from message csi.v1.NodeGetInfoRequest
@@ -571,7 +710,7 @@ export type NodeGetInfoRequest = Message<"csi.v1.NodeGetInfoRequest"> & {
  * Use `create(NodeGetInfoRequestSchema)` to create a new message.
  */
 export const NodeGetInfoRequestSchema: GenMessage<NodeGetInfoRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 15);
+  messageDesc(file_csi, 19);
 
 /**
  * @generated from message csi.v1.NodeGetInfoResponse
@@ -598,7 +737,7 @@ export type NodeGetInfoResponse = Message<"csi.v1.NodeGetInfoResponse"> & {
  * Use `create(NodeGetInfoResponseSchema)` to create a new message.
  */
 export const NodeGetInfoResponseSchema: GenMessage<NodeGetInfoResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 16);
+  messageDesc(file_csi, 20);
 
 /**
  * @generated from message csi.v1.Topology
@@ -615,7 +754,7 @@ export type Topology = Message<"csi.v1.Topology"> & {
  * Use `create(TopologySchema)` to create a new message.
  */
 export const TopologySchema: GenMessage<Topology> = /*@__PURE__*/
-  messageDesc(file_csi, 17);
+  messageDesc(file_csi, 21);
 
 /**
  * @generated from service csi.v1.Identity
@@ -667,6 +806,14 @@ export const Node: GenService<{
     methodKind: "unary";
     input: typeof NodeUnpublishVolumeRequestSchema;
     output: typeof NodeUnpublishVolumeResponseSchema;
+  },
+  /**
+   * @generated from rpc csi.v1.Node.NodeGetVolumeStats
+   */
+  nodeGetVolumeStats: {
+    methodKind: "unary";
+    input: typeof NodeGetVolumeStatsRequestSchema;
+    output: typeof NodeGetVolumeStatsResponseSchema;
   },
   /**
    * @generated from rpc csi.v1.Node.NodeGetCapabilities

@@ -1,0 +1,289 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
+import { Failure } from "../base/failure.ts";
+import type { FailureKind } from "../base/failure.ts";
+import type { Log } from "../base/log.ts";
+import type { Credentials, HandoverNote, MountSpec } from "../handover/messages.ts";
+import type { MounterLink } from "../handover/mounter-link.ts";
+import type { FuseConnection } from "../sys/fuse-connection.ts";
+import { closeMountFds, MOUNT_FDS } from "../sys/mount-fds.ts";
+import type { MountFds } from "../sys/mount-fds.ts";
+import type { MountpointPod } from "./cluster-view.ts";
+import type { Patience } from "./patience.ts";
+
+/** A mounted source directory, as mountinfo shows it. */
+export interface Source {
+  readonly dir: string;
+  readonly device: string;
+}
+
+/** What a mount is, whoever serves it. */
+export interface HeldParts {
+  readonly mountId: string;
+  readonly source: Source;
+  readonly fds: MountFds;
+  readonly connection: FuseConnection | undefined;
+}
+
+/** How a mount is served, for whoever asks. */
+export type MountState =
+  | { readonly is: "served"; readonly recoveries: number }
+  | { readonly is: "waiting"; readonly sinceMs: number; readonly cause: string }
+  | { readonly is: "given up"; readonly cause: string };
+
+export interface MountNews {
+  readonly what: "recovered" | "handed over" | "given up";
+  readonly mountId: string;
+  readonly source: Source;
+  readonly pod: MountpointPod;
+  readonly cause: string;
+  readonly pauseMs: number;
+}
+
+/** What a held mount needs of the world around it. */
+export interface Surroundings {
+  /** The next mounter that could serve it: another than the one that does. */
+  untilMounter(
+    mount: HeldMount,
+    signal: AbortSignal,
+  ): Promise<{ readonly pod: MountpointPod; readonly link: MounterLink }>;
+  /** Resolves when a pod is there that is to serve it instead of the present one. */
+  untilSuccessor(mount: HeldMount, signal: AbortSignal): Promise<void>;
+  isMounted(source: Source): boolean;
+  onNews(news: MountNews): void;
+  onEnd(mount: HeldMount): void;
+  readonly patience: Patience;
+  readonly log: Log;
+}
+
+const USELESS: ReadonlySet<FailureKind> = new Set(["busy", "timeout"]);
+const HAND_OVER_WITHIN_MS = 60_000;
+const DIE_WITHIN_MS = 5_000;
+const REKEY_WITHIN_MS = 5_000;
+const FIRST_PAUSE_MS = 100;
+const PAUSE_MAX_MS = 5_000;
+
+/**
+ * A mount of which this process holds copies of the descriptors, so that it outlives the container
+ * that serves it: when that has ended, or another is to take its place, it is handed on.
+ */
+export class HeldMount {
+  readonly mountId: string;
+  readonly source: Source;
+  readonly #parts: HeldParts;
+  readonly #around: Surroundings;
+  readonly #ending = new AbortController();
+  #spec: MountSpec;
+  #pod: MountpointPod;
+  #link: MounterLink;
+  #state: MountState = { is: "served", recoveries: 0 };
+  #recoveries = 0;
+  #isFinishing = false;
+  #owesKeys = false;
+  #served = Promise.withResolvers<void>();
+
+  /** Owns descriptors, handle and link from now on. */
+  constructor(
+    parts: HeldParts,
+    spec: MountSpec,
+    served: { readonly pod: MountpointPod; readonly link: MounterLink },
+    around: Surroundings,
+  ) {
+    this.mountId = parts.mountId;
+    this.source = parts.source;
+    this.#parts = parts;
+    this.#spec = spec;
+    this.#around = around;
+    this.#pod = served.pod;
+    this.#link = this.#listenTo(served.link);
+    this.#served.resolve();
+    void this.#tend(); // rejects only for a bug, which ends the process
+  }
+
+  get pod(): MountpointPod {
+    return this.#pod;
+  }
+
+  /** Its mounter is there and talks to us. */
+  get isLinked(): boolean {
+    return this.#link.isOpen;
+  }
+
+  get state(): MountState {
+    return this.#state;
+  }
+
+  /** Does nothing, and waits for nothing, while the keys are the same. */
+  async rekey(credentials: Credentials | null): Promise<void> {
+    if (!this.#owesKeys && isDeepStrictEqual(this.#spec.credentials, credentials)) return;
+    this.#spec = { ...this.#spec, credentials };
+    this.#owesKeys = true; // until the mounter has them
+    await this.#link.rekey(credentials, AbortSignal.timeout(REKEY_WITHIN_MS));
+    this.#owesKeys = false;
+    this.#around.log.info({ mount: this.mountId }, "the engine has other keys");
+  }
+
+  /** Resolves when an engine serves it. */
+  untilServed(signal: AbortSignal): Promise<void> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const late = () => reject(new Failure("timeout", `nobody serves ${this.mountId} in time`));
+    signal.addEventListener("abort", late, { once: true });
+    if (signal.aborted) late();
+    return Promise.race([this.#served.promise, promise]).finally(() =>
+      signal.removeEventListener("abort", late),
+    );
+  }
+
+  /**
+   * Everything acknowledged goes to S3, then the mount ends. The word is sent before this returns:
+   * an engine whose mount was the last one ends by itself, and nobody could be asked any more.
+   */
+  async finish(signal: AbortSignal): Promise<void> {
+    this.#isFinishing = true;
+    this.#ending.abort();
+    try {
+      await this.#link.finish(signal);
+    } catch (error) {
+      this.#parts.connection?.abort();
+      throw error;
+    } finally {
+      this.#release();
+    }
+  }
+
+  /** Closes our copies, without a word: whoever serves it goes on. */
+  letGo(): void {
+    this.#ending.abort();
+  }
+
+  #listenTo(link: MounterLink): MounterLink {
+    link.onNote = (note) => this.#take(note);
+    return link;
+  }
+
+  #take(note: HandoverNote): void {
+    switch (note.note) {
+      case "lost":
+        return this.#isLost(note.cause);
+      case "recovered":
+        return this.#isServed("recovered", note.cause, note.pauseMs);
+      case "given-up":
+        return this.#giveUp(note.cause);
+      default:
+        return note satisfies never;
+    }
+  }
+
+  #isLost(cause: string): void {
+    if (this.#state.is !== "served") return;
+    this.#state = { is: "waiting", sinceMs: Date.now(), cause };
+    this.#served = Promise.withResolvers<void>();
+  }
+
+  #isServed(what: "recovered" | "handed over", cause: string, pauseMs: number): void {
+    this.#recoveries += 1;
+    this.#state = { is: "served", recoveries: this.#recoveries };
+    this.#served.resolve();
+    this.#tell(what, cause, pauseMs);
+  }
+
+  #tell(what: MountNews["what"], cause: string, pauseMs: number): void {
+    const { mountId, source } = this;
+    const pod = this.#pod;
+    this.#around.onNews({ what, mountId, source, pod, cause, pauseMs });
+  }
+
+  /** Who waits for a dead engine waits uninterruptibly: at some point it has to end. */
+  #giveUp(cause: string): void {
+    if (this.#ending.signal.aborted) return;
+    this.#state = { is: "given up", cause };
+    this.#parts.connection?.abort();
+    this.#tell("given up", cause, 0);
+    this.#ending.abort();
+  }
+
+  async #tend(): Promise<void> {
+    const { signal } = this.#ending;
+    const ended = new Promise<void>((resolve) => {
+      signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    while (!signal.aborted) {
+      using round = abortable(signal);
+      const successor = this.#around.untilSuccessor(this, round.signal).catch(() => {});
+      await Promise.race([this.#link.closed, successor, ended]);
+      if (!signal.aborted) await this.#moveOn();
+    }
+    if (!this.#isFinishing) this.#release();
+  }
+
+  /** To the next mounter, however long it takes to come: until there is no more patience. */
+  async #moveOn(): Promise<void> {
+    if (!this.#around.isMounted(this.source)) return this.#ending.abort(); // somebody took it off
+    using round = abortable(this.#ending.signal);
+    const startedMs = performance.now();
+    void this.#link.closed.then(() => this.#untilGivenUp(round.signal));
+    for (let failures = 0; !round.signal.aborted; failures += 1) {
+      try {
+        await this.#handOn(startedMs, round.signal);
+        return;
+      } catch (error) {
+        if (round.signal.aborted) return;
+        const fields = { mount: this.mountId, failures, err: error };
+        this.#around.log.warn(fields, "the mount could not be handed on yet");
+        const pauseMs = Math.min(PAUSE_MAX_MS, FIRST_PAUSE_MS * 2 ** failures);
+        await sleep(pauseMs, undefined, { signal: round.signal }).catch(() => {});
+      }
+    }
+  }
+
+  async #untilGivenUp(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return; // another link serves it by now
+    this.#isLost("the Mountpoint Pod's container has ended");
+    const cause = await this.#around.patience.spent(this.source, signal);
+    if (cause !== undefined) this.#giveUp(cause);
+  }
+
+  async #handOn(startedMs: number, signal: AbortSignal): Promise<void> {
+    const next = await this.#around.untilMounter(this, signal);
+    await using rollback = new AsyncDisposableStack();
+    rollback.use(next.link);
+    const wasOpen = this.#link.isOpen;
+    const fencedMs = performance.now();
+    // Two engines on one connection would spoil it: the old ones are dead before there are new.
+    if (!(await this.#link.process.kill(DIE_WITHIN_MS))) {
+      throw new Failure("timeout", `the mounter of ${this.#pod.name} does not die`);
+    }
+    this.#isLost("the Mountpoint Pod is replaced");
+    const fds = MOUNT_FDS.map((name) => this.#parts.fds[name]);
+    const within = AbortSignal.any([signal, AbortSignal.timeout(HAND_OVER_WITHIN_MS)]);
+    try {
+      await next.link.mount(this.#spec, fds, { resume: true }, within);
+    } catch (error) {
+      // One that serves a mount which we do not know of is of no more use than one that hangs.
+      const isLost = error instanceof Failure && USELESS.has(error.kind);
+      if (isLost) await next.link.process.kill(DIE_WITHIN_MS);
+      throw error;
+    }
+    rollback.move();
+    this.#owesKeys = false;
+    this.#link[Symbol.dispose]();
+    this.#link = this.#listenTo(next.link);
+    const cause = wasOpen ? "replaced by a successor" : "the container has ended";
+    this.#pod = next.pod;
+    this.#isServed("handed over", cause, performance.now() - (wasOpen ? fencedMs : startedMs));
+  }
+
+  #release(): void {
+    this.#link[Symbol.dispose]();
+    this.#parts.connection?.[Symbol.dispose]();
+    closeMountFds(this.#parts.fds);
+    this.#around.onEnd(this);
+  }
+}
+
+/** A signal that ends with the block, or before with the outer one. */
+function abortable(outer: AbortSignal): Disposable & { readonly signal: AbortSignal } {
+  const own = new AbortController();
+  const signal = AbortSignal.any([outer, own.signal]);
+  return { signal, [Symbol.dispose]: () => own.abort() };
+}

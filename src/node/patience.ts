@@ -1,0 +1,62 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Source } from "./held-mount.ts";
+
+const GIVE_UP_AFTER_MS = 600_000;
+const GIVE_UP_LEAVING_AFTER_MS = 60_000;
+
+export interface PatienceOptions {
+  /** The workloads that a mount is bound for, by UID. */
+  readonly workloadsOf: (source: Source) => readonly string[];
+  readonly isLeaving: (workloadUid: string) => boolean;
+  /** Tells of each change of a workload. */
+  readonly onChange: (listener: () => void) => Disposable;
+  readonly giveUpAfterMs?: number | undefined;
+  readonly giveUpLeavingAfterMs?: number | undefined;
+}
+
+/**
+ * How long a mount may be without an engine. Its users wait uninterruptibly, even for their own
+ * death: so the time is shorter when all of them are about to leave anyway.
+ */
+export class Patience {
+  readonly #options: PatienceOptions;
+
+  constructor(options: PatienceOptions) {
+    this.#options = options;
+  }
+
+  /** Why it is over, as soon as it is; undefined when the signal came first. */
+  async spent(source: Source, signal: AbortSignal): Promise<string | undefined> {
+    const { giveUpAfterMs = GIVE_UP_AFTER_MS } = this.#options;
+    const { giveUpLeavingAfterMs = GIVE_UP_LEAVING_AFTER_MS } = this.#options;
+    const after = async (ms: number, why: string) => {
+      await sleep(ms, undefined, { signal });
+      return `${why}, and no engine for ${Math.round(ms / 1000)} s`;
+    };
+    const whole = after(giveUpAfterMs, "the mount has users");
+    const leaving = this.#untilLeaving(source, signal).then(() =>
+      after(giveUpLeavingAfterMs, "every workload is terminating"),
+    );
+    try {
+      return await Promise.any([whole, leaving]);
+    } catch {
+      return undefined;
+    }
+  }
+
+  #untilLeaving(source: Source, signal: AbortSignal): Promise<void> {
+    const { workloadsOf, isLeaving, onChange } = this.#options;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const look = () => {
+      if (workloadsOf(source).every(isLeaving)) resolve();
+    };
+    const subscription = onChange(look);
+    const abort = () => reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    look();
+    return promise.finally(() => {
+      subscription[Symbol.dispose]();
+      signal.removeEventListener("abort", abort);
+    });
+  }
+}

@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import { mkdirSync, rmSync } from "node:fs";
+import * as fs from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { MountpointPod } from "../../src/node/cluster-view.ts";
+import { bindMount } from "../../src/sys/bind-mount.ts";
+import { unmount } from "../../src/sys/fuse-mount.ts";
+import { TestBucket } from "../engine/test-bucket.ts";
+import { FileWriter } from "./file-writer.ts";
+import { mountSpec } from "./mounter-process.ts";
+import { assertNothingLeaked, openDescriptors } from "./open-descriptors.ts";
+import { TestNode } from "./test-node.ts";
+import type { TestPod } from "./test-node.ts";
+
+const untimed = () => {};
+const BIG_BYTES = 24 << 20;
+
+/** A workload's bind, as publish makes it. */
+function bindFor(node: TestNode, uid: string, sourceDir: string) {
+  const target = join(node.kubeletPath, "pods", uid, "volumes/kubernetes.io~csi/pv/mount");
+  mkdirSync(target, { recursive: true });
+  bindMount(sourceDir, target, { readOnly: false });
+  return { target, [Symbol.dispose]: () => unmount(target, { detach: true }) };
+}
+
+const later = ({ pod }: TestPod): Partial<MountpointPod> => ({
+  mountId: pod.mountId,
+  generation: pod.generation + 1,
+});
+
+describe("a mount outlives the container that serves it", () => {
+  let bucket: TestBucket;
+  before(async () => {
+    bucket = await TestBucket.start();
+    await bucket.put("there", "content");
+    await bucket.put("big", Buffer.alloc(BIG_BYTES, "0123456789abcdef"));
+  });
+  after(() => bucket[Symbol.asyncDispose]());
+
+  const ensure = (node: TestNode, { pod }: TestPod) =>
+    node.sources.ensure(pod, mountSpec(bucket), false, untimed);
+
+  test("all of a container is killed, its next one goes on: open files and all", async () => {
+    await using node = await TestNode.start();
+    const pod = node.pod();
+    const first = pod.run();
+    const { dir } = await ensure(node, pod);
+    await using file = await FileWriter.open(join(dir, "written"));
+    await file.write("a", 10);
+    await first.killAll();
+    const reading = fs.readFile(join(dir, "big")); // waits for an engine
+    const second = pod.run();
+    assert.equal((await reading).length, BIG_BYTES);
+    await file.write("b", 10);
+    await file.close();
+    assert.equal((await bucket.get("written")).toString(), `${"a".repeat(10)}${"b".repeat(10)}`);
+    const news = node.news.map(({ what }) => what);
+    assert.deepEqual(news, ["handed over"]);
+    assert.equal(await node.sources.remove("mp-1", pod.pod), true);
+    assert.equal(await second.ended, 0);
+    assert.deepEqual(node.mounts(), []);
+  });
+
+  test("what is held is closed with the mount", async () => {
+    await using node = await TestNode.start();
+    const pod = node.pod();
+    const held = openDescriptors();
+    pod.run();
+    await ensure(node, pod);
+    assert(openDescriptors().length > held.length);
+    assert.equal(await node.sources.remove("mp-1", pod.pod), true);
+    await assertNothingLeaked(held);
+  });
+
+  test("a successor pod takes over from one that lives: the old is dead before", async () => {
+    await using node = await TestNode.start();
+    const old = node.pod();
+    const first = old.run();
+    const { dir } = await ensure(node, old);
+    await using file = await FileWriter.open(join(dir, "moved"));
+    await file.write("o", 5);
+    node.view.set({ ...old.pod, leaving: true });
+    const next = node.pod("mp-2", later(old));
+    assert.equal(await fs.readFile(join(dir, "there"), "utf8"), "content", "it still serves");
+    const second = next.run();
+    assert.notEqual(await first.ended, 0);
+    await file.write("n", 5);
+    await file.close();
+    assert.equal((await bucket.get("moved")).toString(), "ooooonnnnn");
+    assert.equal(node.news[0]?.pod.name, "mp-2");
+    assert.equal(await node.sources.remove("mp-1", next.pod), true);
+    assert.equal(await second.ended, 0);
+  });
+
+  test("killed again and again, with writes on the way: nothing acknowledged is lost", async () => {
+    await using node = await TestNode.start();
+    const pod = node.pod();
+    let container = pod.run();
+    const { dir } = await ensure(node, pod);
+    await using file = await FileWriter.open(join(dir, "long"));
+    const [letters, count] = ["abcde", 3 << 20];
+    for (const letter of letters) {
+      await file.write(letter, count);
+      await container.killAll();
+      container = pod.run();
+    }
+    await file.close();
+    const expected = Buffer.concat(Array.from(letters, (letter) => Buffer.alloc(count, letter)));
+    assert((await bucket.get("long")).equals(expected));
+  });
+
+  test("let go while the container is away: acknowledged writes are in S3 all the same", async () => {
+    await using node = await TestNode.start();
+    const pod = node.pod();
+    const first = pod.run();
+    const { dir } = await ensure(node, pod);
+    await using file = await FileWriter.open(join(dir, "acknowledged"));
+    await file.write("x", 9);
+    await first.killAll();
+    const removed = node.sources.remove("mp-1", pod.pod);
+    const second = pod.run();
+    assert.equal(await removed, true);
+    assert.equal(await second.ended, 0);
+    assert.equal((await bucket.get("acknowledged")).toString(), "xxxxxxxxx");
+  });
+
+  test("the node service restarts: it gets the descriptors back, and the mount is safe", async () => {
+    await using node = await TestNode.start();
+    const pod = node.pod();
+    const first = pod.run();
+    const source = await ensure(node, pod);
+    await using file = await FileWriter.open(join(source.dir, "both"));
+    await file.write("1", 4);
+    const sources = node.reborn();
+    await sources.adoptAll();
+    assert.equal(sources.stateOf(source.device)?.is, "served");
+    assert.deepEqual(await ensure(node, pod), source);
+    await first.killAll();
+    pod.run();
+    await file.write("2", 4);
+    await file.close();
+    assert.equal((await bucket.get("both")).toString(), "11112222");
+  });
+
+  test("a mounter that is stopped delays nobody at a restart, and is left alone", async () => {
+    await using node = await TestNode.start();
+    const [stopped, lively] = [node.pod("mp-1"), node.pod("mp-2")];
+    const asleep = stopped.run();
+    lively.run();
+    const [one, other] = [await ensure(node, stopped), await ensure(node, lively)];
+    asleep.signal("SIGSTOP");
+    const sources = node.reborn();
+    const startedMs = performance.now();
+    await sources.adoptAll();
+    assert(performance.now() - startedMs < 3_000);
+    assert.deepEqual(
+      [one, other].map(({ device }) => sources.stateOf(device)?.is),
+      [undefined, "served"],
+    );
+    assert.equal(await sources.isDead(one.device), false, "in doubt it lives");
+    asleep.signal("SIGCONT");
+    await sources.adoptAll();
+    assert.equal(sources.stateOf(one.device)?.is, "served");
+  });
+
+  test("half made by a crash, with no engine: recognised, and made anew", async () => {
+    await using node = await TestNode.start();
+    const pod = node.pod();
+    const first = pod.run();
+    const dead = await ensure(node, pod);
+    const sources = node.reborn();
+    await first.killAll(); // while nobody held a copy
+    pod.run();
+    const live = await sources.ensure(pod.pod, mountSpec(bucket), false, untimed);
+    assert.equal(live.dir, dead.dir);
+    assert.equal(await fs.readFile(join(live.dir, "there"), "utf8"), "content");
+  });
+
+  test("no engine comes: given up in time, whoever waits is released and told", async () => {
+    await using node = await TestNode.start({ giveUpAfterMs: 1_500 });
+    const pod = node.pod();
+    const container = pod.run();
+    const { dir, device } = await ensure(node, pod);
+    using bound = bindFor(node, "w-1", dir);
+    await container.killAll();
+    const waiting = fs.readFile(join(bound.target, "there"), "utf8");
+    await assert.rejects(waiting, /ECONNABORTED|ENOTCONN/);
+    assert.equal(node.news.at(-1)?.what, "given up");
+    assert.match(node.news.at(-1)?.cause ?? "", /no engine for 2 s/);
+    assert.equal(node.sources.stateOf(device), undefined);
+    assert.equal(await node.sources.isDead(device), true);
+  });
+
+  test("all of its workloads are being deleted: given up sooner", async () => {
+    await using node = await TestNode.start({ giveUpLeavingAfterMs: 500 });
+    const pod = node.pod();
+    const container = pod.run();
+    const { dir } = await ensure(node, pod);
+    using one = bindFor(node, "w-1", dir);
+    using _other = bindFor(node, "w-2", dir);
+    await container.killAll();
+    const waiting = assert.rejects(fs.readFile(join(one.target, "there")), /ECONNABORTED|ENOTCONN/);
+    node.view.leaving.add("w-1");
+    node.view.changed();
+    assert.notEqual(node.news.at(-1)?.what, "given up");
+    node.view.leaving.add("w-2");
+    node.view.changed();
+    await waiting;
+    assert.match(node.news.at(-1)?.cause ?? "", /^every workload is terminating/);
+  });
+
+  // prettier-ignore
+  const returned: [mode: string, says: RegExp][] = [
+    ["shares nothing",     /0 descriptors came back, not 4/],
+    ["shares files",       /no FUSE connection/],
+    ["shares another",     /connection \d+ came back, not \d+/],
+    ["shares too many",    /\d+ descriptors came back, not 4|more descriptors came/],
+    ["shares no memory",   /no such memory/],
+  ];
+  for (const [mode, says] of returned) {
+    test(`a mounter that ${mode} is not believed, and nothing of it is kept`, async () => {
+      await using node = await TestNode.start();
+      const pod = node.pod();
+      const honest = pod.run();
+      const source = await ensure(node, pod);
+      const sources = node.reborn();
+      await honest.killAll(); // nobody held a copy, so it is dead
+      rmSync(join(pod.commDir, "mount.sock"));
+      await pod.runHostile(mode).listening();
+      const held = openDescriptors();
+      await assert.rejects(sources.ensure(pod.pod, mountSpec(bucket), false, untimed), says);
+      assert.equal(sources.stateOf(source.device), undefined);
+      await assertNothingLeaked(held);
+    });
+  }
+});
