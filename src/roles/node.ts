@@ -12,6 +12,7 @@ import { ClusterView } from "../node/cluster-view.ts";
 import { nodeService } from "../node/node-service.ts";
 import { registrationService } from "../node/registration.ts";
 import { SourceMounts } from "../node/source-mounts.ts";
+import { StartupTaint } from "../node/startup-taint.ts";
 import { Volumes } from "../node/volumes.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { endWith } from "./end-with.ts";
@@ -71,6 +72,8 @@ const role: Role<typeof FLAGS> = {
     const registry = `unix://${join(kubeletPath, "plugins_registry", `${DRIVER_NAME}-reg.sock`)}`;
     const register = registrationService(registration);
     owned.use(await serve(registry, (router) => router.service(Registration, register), log));
+    const taint = new StartupTaint({ client, nodeName: nodeId, driverName: DRIVER_NAME, log });
+    void taint.follow(following.signal); // likewise
     return owned.move();
   },
 };

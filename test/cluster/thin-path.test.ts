@@ -3,6 +3,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { CreateBucketCommand, GetObjectCommand, PutObjectCommand } from "@aws-sdk/client-s3";
+import { STARTUP_TAINT } from "../../src/volume/names.ts";
 import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
 import { startCluster } from "../../tools/stack/cluster.ts";
 import type { Cluster } from "../../tools/stack/cluster.ts";
@@ -24,7 +25,8 @@ const OWN_LIMIT_MS = 1500;
 let cluster: Cluster;
 before(async () => {
   cluster = await startCluster();
-  await installDriver(cluster);
+  await cluster.kubectl(["taint", "node", "--all", `${STARTUP_TAINT}=:NoSchedule`]);
+  await installDriver(cluster); // its controller does not tolerate the taint, its node service does
   const s3 = clientOf(cluster.s3);
   await s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
   await s3.send(new PutObjectCommand({ Bucket: BUCKET, Key: "dir/hello.txt", Body: "hello\n" }));
@@ -33,6 +35,11 @@ before(async () => {
 });
 after(async () => {
   await cluster?.[Symbol.asyncDispose]();
+});
+
+test("the node is free of the startup taint once the driver serves it", async () => {
+  const taints = await cluster.kubectl(["get", "nodes", "-o", "jsonpath={.items[*].spec.taints}"]);
+  assert(!taints.includes(STARTUP_TAINT), taints);
 });
 
 test("a workload lists, reads, writes and deletes; the S3 API sees the same", async () => {
