@@ -8,7 +8,7 @@ import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
 import { startCluster } from "../../tools/stack/cluster.ts";
 import type { Cluster } from "../../tools/stack/cluster.ts";
 import {
-  DRIVER_NAMESPACE,
+  driverLog,
   installDriver,
   staticVolume,
   volumeMountsOf,
@@ -100,9 +100,7 @@ test("no key is in a pod, an attachment, an event or a log", async () => {
   for (const pod of await mountpointPods()) {
     texts.push(await cluster.kubectl(["logs", "-n", "mount-s3", pod]));
   }
-  for (const owner of ["deploy/s3csi-controller", "daemonset/s3csi-node"]) {
-    texts.push(await cluster.kubectl(["logs", "-n", DRIVER_NAMESPACE, owner]));
-  }
+  for (const part of ["controller", "node"] as const) texts.push(await driverLog(cluster, part));
   for (const text of texts) {
     assert(!text.includes(cluster.s3.secretAccessKey), "the secret key was found");
     assert(!text.includes(cluster.s3.accessKeyId), "the key's id was found");
@@ -143,7 +141,7 @@ test("the last workload goes, and nothing is left, though a pod holds / by hostP
   const gone = ["--for=delete", "--all", "--timeout=30s"];
   await cluster.kubectl(["wait", "s3pa", ...gone]);
   await cluster.kubectl(["wait", "pod", "-n", "mount-s3", ...gone]);
-  const log = await cluster.kubectl(["logs", "-n", DRIVER_NAMESPACE, "deploy/s3csi-controller"]);
+  const log = await driverLog(cluster, "controller");
   assert.match(log, /"why":"finished".*Mountpoint Pod deleted/, "it ended Succeeded");
   assert.deepEqual(volumeMountsOf(cluster), []);
   assert.deepEqual(readdirSync(`/proc/${cluster.machine.pid}/root${MOUNTS_DIR}`), []);

@@ -15,6 +15,8 @@ const CHART = join(import.meta.dirname, "../../deploy/chart");
 /** A real control plane with the chart installed, and clients with the rights of its roles. */
 export interface InstalledChart extends AsyncDisposable {
   readonly admin: KubeClient;
+  /** Path of the administrator's kubeconfig. */
+  readonly kubeconfig: string;
   /** With a node: as its pod there. The API server takes that from the pod's token. */
   readonly accessOf: (serviceAccount: string, nodeName?: string) => KubeAccess;
   readonly helm: (...args: string[]) => Promise<string>;
@@ -32,6 +34,7 @@ export async function installChart(): Promise<InstalledChart> {
   const all = owned.move();
   return {
     admin,
+    kubeconfig: plane.kubeconfig,
     helm: (...args) => helm(...args, "--namespace", RELEASE_NAMESPACE),
     accessOf: (serviceAccount, nodeName) => impersonating(access, serviceAccount, nodeName),
     [Symbol.asyncDispose]: () => all.disposeAsync(),
