@@ -40,6 +40,11 @@ const FLAGS = {
     placeholder: "PATH",
     help: "the kubelet's directory; default /var/lib/kubelet",
   },
+  allowVolumeEndpoints: {
+    schema: z.stringbool().default(false),
+    placeholder: "BOOLEAN",
+    help: "volumes may choose their S3 server by the mount option endpoint-url; default false",
+  },
   ...CLUSTER_FLAGS,
   ...HEALTH_FLAGS,
   ...LOG_FLAGS,
