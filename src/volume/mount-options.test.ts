@@ -93,8 +93,8 @@ notEndpoints.push(
 for (const endpoint of notEndpoints) {
   test(`mount options: endpoint-url=${endpoint} is refused where endpoints are allowed`, () => {
     const message = /"endpoint-url=.*" is not an option: give http:/;
-    const plan = () => planMount([`endpoint-url=${endpoint}`], "", ALLOWED);
-    assert.throws(plan, { kind: "invalid", message });
+    const options = [`endpoint-url=${endpoint}`];
+    assert.throws(() => planMount(options, "", ALLOWED), { kind: "invalid", message });
   });
 }
 
