@@ -45,8 +45,8 @@ export function nodeService(options: NodeServiceOptions): ServiceImpl<typeof Nod
     },
     nodeGetVolumeStats({ volumeId, volumePath }) {
       if (volumeId === "") throw new Failure("invalid", "Volume ID not provided");
-      const { path } = parseTarget(volumePath, kubeletPath);
-      const volumeCondition = conditionOf(path, (device) => sources.stateOf(device));
+      if (volumePath === "") throw new Failure("invalid", "Volume path not provided");
+      const volumeCondition = conditionOf(volumePath, (device) => sources.stateOf(device));
       const [total, used] = [BUCKET_BYTES, 0n];
       const bytes = { unit: VolumeUsage_Unit.BYTES, total, available: total, used };
       return { usage: [bytes], volumeCondition };

@@ -10,9 +10,9 @@ import { FUSE_FILESYSTEM_TYPE, unmount } from "../sys/fuse-mount.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { planMount } from "../volume/mount-options.ts";
-import type { MountPlan } from "../volume/mount-options.ts";
+import type { MountPlan, MountPolicy } from "../volume/mount-options.ts";
 import type { Assignment, Claimant, ClusterView, MountpointPod } from "./cluster-view.ts";
-import { credentialsFor } from "./driver-credentials.ts";
+import { credentialsFor, secretWarnings } from "./driver-credentials.ts";
 import type { Source } from "./held-mount.ts";
 import type { PublishRequest, Target } from "./publish-request.ts";
 import type { SourceMounts, SourceTimes } from "./source-mounts.ts";
@@ -27,6 +27,8 @@ export interface VolumesOptions {
   /** Holds the driver's credentials, endpoint and region. */
   readonly env: Environment;
   readonly userAgent: string;
+  /** What a volume may choose for itself. */
+  readonly policy?: MountPolicy;
   /** Words for the user who looks at the workload. */
   readonly warn?: (request: PublishRequest, note: string) => void;
   readonly log: Log;
@@ -229,9 +231,14 @@ export class Volumes {
     moved: AbortSignal,
     clock: StopWatch,
   ): Promise<Source> {
-    const plan = planMount(request.mountOptions, assignment.spec.workloadFSGroup);
-    for (const warning of plan.warnings) {
-      this.#options.log.warn({ volume: request.volumeId, warning }, "mount option left out");
+    const { policy } = this.#options;
+    const plan = planMount(request.mountOptions, assignment.spec.workloadFSGroup, policy);
+    const { context, secrets } = request;
+    for (const warning of [
+      ...plan.warnings,
+      ...secretWarnings(context.authenticationSource, secrets),
+    ]) {
+      this.#options.log.warn({ volume: request.volumeId, warning }, "a setting is not used");
       this.#options.warn?.(request, warning);
     }
     const took = ({ mounterMs, engineMs }: SourceTimes) => {
@@ -245,9 +252,12 @@ export class Volumes {
   #mountSpec(request: PublishRequest, plan: MountPlan): MountSpec {
     const { env, userAgent } = this.#options;
     const args = [...plan.args, `--user-agent-prefix=${userAgent}`];
-    if (env["AWS_ENDPOINT_URL"]) args.push(`--endpoint-url=${env["AWS_ENDPOINT_URL"]}`);
-    const hasRegion = plan.args.some((arg) => arg.startsWith("--region="));
-    if (!hasRegion && env["AWS_REGION"]) args.push(`--region=${env["AWS_REGION"]}`);
+    const setUnlessChosen = (option: string, value: string | undefined) => {
+      const chosen = plan.args.some((arg) => arg.startsWith(`${option}=`));
+      if (!chosen && value) args.push(`${option}=${value}`);
+    };
+    setUnlessChosen("--endpoint-url", env["AWS_ENDPOINT_URL"]);
+    setUnlessChosen("--region", env["AWS_REGION"]);
     const credentials = this.#credentials(request, plan);
     return { bucket: request.context.bucketName, args, env: plan.env, credentials };
   }
