@@ -1,6 +1,7 @@
 import type {
   EventsV1Event,
   V1Lease,
+  V1Node,
   V1PersistentVolume,
   V1PersistentVolumeClaim,
   V1Pod,
@@ -38,6 +39,7 @@ export type PersistentVolume = Wire<V1PersistentVolume>;
 export type PersistentVolumeClaim = Wire<V1PersistentVolumeClaim>;
 export type KubeEvent = Wire<EventsV1Event>;
 export type Lease = Wire<V1Lease>;
+export type Node = Wire<V1Node>;
 
 export const PODS: Resource<Pod> = { prefix: "/api/v1", plural: "pods" };
 export const PVS: Resource<PersistentVolume> = { prefix: "/api/v1", plural: "persistentvolumes" };
@@ -45,6 +47,7 @@ export const PVCS: Resource<PersistentVolumeClaim> = {
   prefix: "/api/v1",
   plural: "persistentvolumeclaims",
 };
+export const NODES: Resource<Node> = { prefix: "/api/v1", plural: "nodes" };
 export const EVENTS: Resource<KubeEvent> = { prefix: "/apis/events.k8s.io/v1", plural: "events" };
 export const LEASES: Resource<Lease> = {
   prefix: "/apis/coordination.k8s.io/v1",

@@ -24,10 +24,10 @@ export async function apply(
         break;
       case "create-attachment":
         assert(key !== undefined, "decided with a key");
-        await cluster.createAttachment(name, key, action.attachments, signal);
+        await cluster.createAttachment(name, key, action.lists, signal);
         break;
       case "update-attachment":
-        await cluster.updateAttachment(action.attachment, action.attachments, signal);
+        await cluster.updateAttachment(action.attachment, action.lists, signal);
         break;
       case "delete-attachment":
         await cluster.deleteAttachment(action.attachment, signal);

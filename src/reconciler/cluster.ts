@@ -1,4 +1,4 @@
-import type { Attachments, SharingKey } from "../volume/attachment.ts";
+import type { AttachmentLists, SharingKey } from "../volume/attachment.ts";
 import type { NewPod } from "./decide.ts";
 import type { Attachment, MountpointPod } from "./facts.ts";
 
@@ -12,6 +12,7 @@ export interface Cluster {
   /** UIDs of the pods on a node that have not ended, read now and not from a cache. */
   liveUids(nodeName: string, signal: AbortSignal): Promise<ReadonlySet<string>>;
 
+  /** A pod of that name which serves another mount is another state than decided for. */
   createPod(pod: NewPod, attachment: string, key: SharingKey, signal: AbortSignal): Promise<void>;
   markPod(pod: MountpointPod, signal: AbortSignal): Promise<void>;
   deletePod(pod: MountpointPod, signal: AbortSignal): Promise<void>;
@@ -19,12 +20,12 @@ export interface Cluster {
   createAttachment(
     name: string,
     key: SharingKey,
-    attachments: Attachments,
+    lists: AttachmentLists,
     signal: AbortSignal,
   ): Promise<void>;
   updateAttachment(
     attachment: Attachment,
-    attachments: Attachments,
+    lists: AttachmentLists,
     signal: AbortSignal,
   ): Promise<void>;
   deleteAttachment(attachment: Attachment, signal: AbortSignal): Promise<void>;

@@ -21,7 +21,7 @@ const settings = {
   driverVersion: "1.0.0+dirty",
 };
 const pod = mountpointPodFor(
-  { name: "mp-1", workloadUid: "uid-1", generation: 3 },
+  { name: "mp-1", workloadUid: "uid-1", generation: 3, mountId: "mp-0" },
   "s3pa-1",
   key,
   settings,
@@ -56,4 +56,5 @@ test("names that are no label values are hashed in labels and whole in annotatio
   }
   const annotations = pod.metadata?.annotations ?? {};
   assert.equal(annotations["s3.csi.scality.com/volume-name"], key.persistentVolumeName);
+  assert.equal(annotations["s3.csi.scality.com/mount-id"], "mp-0");
 });

@@ -44,6 +44,7 @@ export function mountpointPodFor(
       annotations: {
         [ANNOTATION.attachment]: attachment,
         [ANNOTATION.generation]: String(pod.generation),
+        [ANNOTATION.mountId]: pod.mountId,
         [ANNOTATION.volumeName]: key.persistentVolumeName,
         [ANNOTATION.volumeId]: key.volumeID,
       },

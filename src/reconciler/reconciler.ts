@@ -54,7 +54,7 @@ export class Reconciler {
       switch (action.do) {
         case "create-attachment":
         case "update-attachment":
-          this.#reportArrivals(seen, actions, action.attachments, ms);
+          this.#reportArrivals(seen, actions, action.lists.attachments, ms);
           break;
         case "mark-pod":
           log.info({ ...facts, pod: action.pod.name, why: action.why }, "needs-unmount set");

@@ -2,12 +2,12 @@ import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import { EventWriter } from "../kube/event-writer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { PODS, PVCS, PVS } from "../kube/resource.ts";
+import { NODES, PODS, PVCS, PVS } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { WorkQueue } from "../kube/work-queue.ts";
 import { ATTACHMENTS } from "../volume/attachment.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { attachmentOf, claimOf, mountpointPodOf, volumeOf, workloadOf } from "./facts.ts";
+import { attachmentOf, claimOf, mountpointPodOf, nodeOf, volumeOf, workloadOf } from "./facts.ts";
 import type { Workload } from "./facts.ts";
 import { kubeCluster } from "./kube-cluster.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
@@ -123,7 +123,9 @@ function watchAll(
     project: attachmentOf,
   });
   attachments.onChange((key, now, before) => add(world.attachmentChanged(key, now, before)));
-  return [workloads, claims, volumes, pods, attachments];
+  const nodes = new WatchedList({ client, log, resource: NODES, project: nodeOf });
+  nodes.onChange((key, now, before) => add(world.nodeChanged(key, now, before)));
+  return [workloads, claims, volumes, pods, attachments, nodes];
 }
 
 /** A user looks at the pod that waits, not at our log. */

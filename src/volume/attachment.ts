@@ -25,6 +25,15 @@ export interface WorkloadAttachment {
 /** Mountpoint Pod name -> who is on it. An empty list: the pod is being let go, nobody may join. */
 export type Attachments = Readonly<Record<string, readonly WorkloadAttachment[]>>;
 
+/** Mountpoint Pod name -> the mount that it serves, where that is not the pod's own name. */
+export type MountIds = Readonly<Record<string, string>>;
+
+/** The part of a spec that changes, always together: the rest is the sharing key. */
+export interface AttachmentLists {
+  readonly attachments: Attachments;
+  readonly mountIds: MountIds;
+}
+
 /** As stored: the optional fields are absent rather than empty. */
 export interface AttachmentSpec {
   readonly nodeName: string;
@@ -36,6 +45,8 @@ export interface AttachmentSpec {
   readonly workloadNamespace?: string;
   readonly workloadServiceAccountName?: string;
   readonly mountpointS3PodAttachments: Attachments;
+  /** Kept here too, since a successor must know the mount of a pod that has vanished. */
+  readonly mountIDs?: MountIds;
 }
 
 export interface AttachmentStatus {
@@ -99,14 +110,15 @@ export function attachmentNameOf(key: SharingKey, pvUid: string): string {
   return `s3pa-${sha224(JSON.stringify(parts))}`; // JSON keeps the borders between the parts
 }
 
-export function attachmentSpecOf(key: SharingKey, attachments: Attachments): AttachmentSpec {
+export function attachmentSpecOf(key: SharingKey, lists: AttachmentLists): AttachmentSpec {
   const { authenticationSource, workloadNamespace, workloadServiceAccountName, ...rest } = key;
   return {
     ...rest,
     ...(authenticationSource === "" ? {} : { authenticationSource }),
     ...(workloadNamespace === "" ? {} : { workloadNamespace }),
     ...(workloadServiceAccountName === "" ? {} : { workloadServiceAccountName }),
-    mountpointS3PodAttachments: attachments,
+    mountpointS3PodAttachments: lists.attachments,
+    ...(Object.keys(lists.mountIds).length === 0 ? {} : { mountIDs: lists.mountIds }),
   };
 }
 

@@ -1,5 +1,5 @@
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { PODS, PVCS, PVS } from "../../src/kube/resource.ts";
+import { NODES, PODS, PVCS, PVS } from "../../src/kube/resource.ts";
 import type { KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
@@ -12,7 +12,6 @@ export const MOUNTPOINTS = "mount-s3";
 export const log = createLog("error", { role: "test" });
 
 const SERVICE_ACCOUNTS: Resource<KubeObject> = { prefix: "/api/v1", plural: "serviceaccounts" };
-const NODES: Resource<KubeObject & { spec: object }> = { prefix: "/api/v1", plural: "nodes" };
 
 /** Makes the user's objects and follows the driver's. */
 export class Bench {
@@ -126,6 +125,20 @@ export class Bench {
   async endMountpointPod(name: string, phase: string): Promise<void> {
     const place = { namespace: MOUNTPOINTS, name };
     await this.#admin.patchStatus(PODS, place, { status: { phase } }, this.#signal);
+  }
+
+  /** What its kubelet says of a container that dies again and again. */
+  async crashMountpointPod(name: string): Promise<void> {
+    const waiting = { reason: "CrashLoopBackOff" };
+    const container = { name: "mountpoint", ready: false, restartCount: 2, image: "", imageID: "" };
+    const containerStatuses = [{ ...container, state: { waiting } }];
+    const place = { namespace: MOUNTPOINTS, name };
+    await this.#admin.patchStatus(PODS, place, { status: { containerStatuses } }, this.#signal);
+  }
+
+  async removeMountpointPod(name: string): Promise<void> {
+    const place = { namespace: MOUNTPOINTS, name };
+    await this.#admin.delete(PODS, place, { gracePeriodSeconds: 0 }, this.#signal);
   }
 
   /** The attachment that serves a workload, with the Mountpoint Pod's name. */

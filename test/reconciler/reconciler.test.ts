@@ -5,7 +5,7 @@ import { EVENTS, PODS } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { startReconciler } from "../../src/reconciler/run.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
-import { mountpointPodNameOf } from "../../src/volume/names.ts";
+import { ANNOTATION, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { CuttableLine, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
 import { Bench, MOUNTPOINTS, NODE, log } from "./objects.ts";
@@ -95,24 +95,38 @@ test("a PV with a name of 253 characters works", TIMEOUT, async () => {
   await bench.nothingIsLeft();
 });
 
-test("a Mountpoint Pod that fails or vanishes gets a successor", TIMEOUT, async () => {
+test("who fails, vanishes or crashes again and again has a successor", TIMEOUT, async () => {
   await bench.volume("pv-succession");
   const uid = await bench.workload("survivor", "pv-succession");
   const { pod, attachment } = await bench.served(uid);
-  const moved = (from: string) =>
-    bench.attachments.until((list) => {
-      const listed = list.get(attachment)?.spec.mountpointS3PodAttachments ?? {};
-      const [next = from] = Object.keys(listed);
-      return next === from ? undefined : next;
+  const moved = async (from: string, generation: number) => {
+    const { next, mountId } = await bench.attachments.until((list) => {
+      const spec = list.get(attachment)?.spec;
+      const [first = from] = Object.keys(spec?.mountpointS3PodAttachments ?? {});
+      return first === from ? undefined : { next: first, mountId: spec?.mountIDs?.[first] };
     }, signal);
+    assert.equal(next, mountpointPodNameOf(uid, "pv-succession", generation));
+    assert.equal(mountId, pod, "the attachment tells whose mount it serves");
+    const created = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: next }, signal);
+    assert.equal(created.metadata?.annotations?.[ANNOTATION.mountId], pod);
+    return next;
+  };
   await bench.runMountpointPod(pod);
   await bench.endMountpointPod(pod, "Failed");
-  const successor = await moved(pod);
-  assert.equal(successor, mountpointPodNameOf(uid, "pv-succession", 1));
-  const place = { namespace: MOUNTPOINTS, name: successor };
+  const second = await moved(pod, 1);
+  const place = { namespace: MOUNTPOINTS, name: second };
   await chart.admin.delete(PODS, place, { gracePeriodSeconds: 0 }, signal);
-  const third = await moved(successor);
-  assert.equal(third, mountpointPodNameOf(uid, "pv-succession", 2));
+  const third = await moved(second, 2);
+  await bench.runMountpointPod(third);
+  await bench.crashMountpointPod(third);
+  const fourth = await moved(third, 3);
+  const leaving = await bench.mountpointPods.until((list) => {
+    const found = list.get(`${MOUNTPOINTS}/${third}`);
+    return found?.metadata?.deletionTimestamp === undefined ? undefined : found;
+  }, signal);
+  assert.equal(leaving.metadata?.annotations?.[ANNOTATION.needsUnmount], undefined);
+  await bench.removeMountpointPod(third); // what its kubelet does
+  assert.equal((await bench.served(uid)).pod, fourth);
   await bench.removeWorkload("survivor");
   await bench.nothingIsLeft();
 });
