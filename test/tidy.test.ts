@@ -11,6 +11,7 @@ const ROOMS: Record<string, readonly string[]> = {
   s3: ["base"],
   kube: ["base"],
   csi: ["base"],
+  health: ["base"],
   fuse: ["base", "sys"],
   cache: ["base", "s3", "sys"],
   journal: ["base"],

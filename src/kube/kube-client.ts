@@ -3,6 +3,7 @@ import { KubeTransport } from "./kube-transport.ts";
 import type { SilenceLimits } from "./kube-transport.ts";
 import type { KubeAccess } from "./kube-access.ts";
 import type { KubeObject, Resource } from "./resource.ts";
+import { WatchBook } from "./watch-book.ts";
 
 export interface Place {
   readonly namespace?: string;
@@ -43,6 +44,8 @@ const JSON_PATCH = "application/json-patch+json";
 
 /** The API server as we use it: typed, thin, without a memory of its own. */
 export class KubeClient {
+  /** How the lists fare that follow the cluster by this client. */
+  readonly watches = new WatchBook();
   readonly #transport: KubeTransport;
 
   constructor(access: KubeAccess, silence?: SilenceLimits) {
@@ -134,18 +137,22 @@ export class KubeClient {
     await this.#transport.send({ method: "DELETE", path: pathOf(resource, place), body }, signal);
   }
 
-  /** Ends when the server ends it; a silent connection and every other fault is a Failure. */
+  /**
+   * Ends when the server ends it; a silent connection and every other fault is a Failure. Its
+   * events may be long in coming: `opened` is called when the server has agreed to send them.
+   */
   async *watch<T extends KubeObject>(
     resource: Resource<T>,
     selection: Selection & { readonly resourceVersion: string },
     signal: AbortSignal,
+    opened?: () => void,
   ): AsyncGenerator<WatchEvent<T>, void, undefined> {
     const query = queryOf(selection);
     query.set("watch", "true");
     query.set("allowWatchBookmarks", "true");
     query.set("resourceVersion", selection.resourceVersion);
     const path = `${pathOf(resource, selection)}?${query.toString()}`;
-    for await (const line of this.#transport.lines(path, signal)) yield eventOf<T>(line);
+    for await (const line of this.#transport.lines(path, signal, opened)) yield eventOf<T>(line);
   }
 
   [Symbol.dispose](): void {

@@ -57,10 +57,15 @@ export class KubeTransport {
   }
 
   /** The answer's lines as they come. */
-  async *lines(path: string, signal: AbortSignal): AsyncGenerator<string, void, undefined> {
+  async *lines(
+    path: string,
+    signal: AbortSignal,
+    opened?: () => void,
+  ): AsyncGenerator<string, void, undefined> {
     const request = { method: "GET", path } as const;
     const response = await this.#open(request, this.#watches, this.#silence.watchMs, signal);
     if (!isSuccess(response)) throw failureOf(response, await textOf(response, request), request);
+    opened?.();
     let rest = "";
     try {
       for await (const chunk of response.setEncoding("utf8")) {

@@ -1,5 +1,6 @@
 import type {
   EventsV1Event,
+  V1CSINode,
   V1Lease,
   V1Node,
   V1PersistentVolume,
@@ -39,7 +40,8 @@ export type PersistentVolume = Wire<V1PersistentVolume>;
 export type PersistentVolumeClaim = Wire<V1PersistentVolumeClaim>;
 export type KubeEvent = Wire<EventsV1Event>;
 export type Lease = Wire<V1Lease>;
-export type Node = Wire<V1Node>;
+export type ClusterNode = Wire<V1Node>;
+export type CsiNode = Wire<V1CSINode>;
 
 export const PODS: Resource<Pod> = { prefix: "/api/v1", plural: "pods" };
 export const PVS: Resource<PersistentVolume> = { prefix: "/api/v1", plural: "persistentvolumes" };
@@ -47,9 +49,13 @@ export const PVCS: Resource<PersistentVolumeClaim> = {
   prefix: "/api/v1",
   plural: "persistentvolumeclaims",
 };
-export const NODES: Resource<Node> = { prefix: "/api/v1", plural: "nodes" };
+export const NODES: Resource<ClusterNode> = { prefix: "/api/v1", plural: "nodes" };
 export const EVENTS: Resource<KubeEvent> = { prefix: "/apis/events.k8s.io/v1", plural: "events" };
 export const LEASES: Resource<Lease> = {
   prefix: "/apis/coordination.k8s.io/v1",
   plural: "leases",
+};
+export const CSI_NODES: Resource<CsiNode> = {
+  prefix: "/apis/storage.k8s.io/v1",
+  plural: "csinodes",
 };

@@ -4,9 +4,10 @@ import type { Log } from "../base/log.ts";
 import { BackOff } from "./back-off.ts";
 import type { KubeClient, Selection, WatchEvent } from "./kube-client.ts";
 import type { KubeObject, Resource } from "./resource.ts";
+import type { WatchPage } from "./watch-book.ts";
 
 export interface WatchedListOptions<Raw extends KubeObject, T> {
-  readonly client: Pick<KubeClient, "list" | "watch">;
+  readonly client: Pick<KubeClient, "list" | "watch"> & Partial<Pick<KubeClient, "watches">>;
   readonly resource: Resource<Raw>;
   readonly selection?: Selection;
   /** Keeps the fields we read; undefined leaves the object out. */
@@ -90,13 +91,15 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
 
   /** Follows until the signal aborts. Rejects only for a bug, never for a fault of the server. */
   async start(signal: AbortSignal): Promise<void> {
+    using note = this.#options.client.watches?.open(this.#watch);
     while (!signal.aborted) {
       try {
-        this.#version ??= await this.#relist(signal);
-        await this.#follow(this.#version, signal);
+        this.#version ??= await this.#relist(signal, note);
+        await this.#follow(this.#version, signal, note);
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof Failure)) throw error;
+        note?.faulted(error.message);
         this.#onFault(error);
         await delay(this.#backOff.nextMs(), undefined, { signal }).catch(() => undefined);
       }
@@ -112,18 +115,20 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
     this.#log[level]({ watch: this.#watch, kind, err: message, attempt }, "watch interrupted");
   }
 
-  async #relist(signal: AbortSignal): Promise<string> {
+  async #relist(signal: AbortSignal, note: WatchPage | undefined): Promise<string> {
     const { client, resource, selection = {} } = this.#options;
     const entries = new Map<string, Entry<T>>();
     let page = await client.list(resource, { ...selection, limit: PAGE_ITEMS }, signal);
     for (const raw of page.items) this.#keep(entries, raw);
     while (page.metadata.continue) {
+      note?.sign();
       const next = { ...selection, limit: PAGE_ITEMS, continue: page.metadata.continue };
       page = await client.list(resource, next, signal);
       for (const raw of page.items) this.#keep(entries, raw);
     }
     this.#replace(entries);
     this.#log.debug({ watch: this.#watch, kept: entries.size }, "listed");
+    note?.listed();
     this.#resolveSynced();
     return page.metadata.resourceVersion;
   }
@@ -149,13 +154,15 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
     }
   }
 
-  async #follow(from: string, signal: AbortSignal): Promise<void> {
+  async #follow(from: string, signal: AbortSignal, note: WatchPage | undefined): Promise<void> {
+    const opened = () => note?.followed();
     const { client, resource, selection = {} } = this.#options;
     const startedMs = Date.now();
     let events = 0;
-    const watch = client.watch(resource, { ...selection, resourceVersion: from }, signal);
-    for await (const event of watch) {
+    const since = { ...selection, resourceVersion: from };
+    for await (const event of client.watch(resource, since, signal, opened)) {
       events += 1;
+      note?.sign();
       this.#backOff.reset();
       this.#accept(event);
       this.#version = event.object.metadata?.resourceVersion ?? this.#version;

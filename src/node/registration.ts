@@ -6,6 +6,8 @@ export interface RegistrationOptions {
   readonly driverName: string;
   /** The CSI socket as the kubelet sees it. */
   readonly socketPath: string;
+  /** The kubelet's word: why it refuses the driver, or nothing when it has taken it. */
+  readonly told: (refusal: string | undefined) => void;
   readonly log: Log;
 }
 
@@ -16,7 +18,7 @@ export interface RegistrationOptions {
 export function registrationService(
   options: RegistrationOptions,
 ): ServiceImpl<typeof Registration> {
-  const { driverName, socketPath, log } = options;
+  const { driverName, socketPath, told, log } = options;
   return {
     getInfo: () => ({
       type: "CSIPlugin",
@@ -25,6 +27,7 @@ export function registrationService(
       supportedVersions: ["1.0.0"],
     }),
     notifyRegistrationStatus({ pluginRegistered, error }) {
+      told(pluginRegistered ? undefined : error);
       if (pluginRegistered) log.info("registered with the kubelet");
       else log.error({ reason: error }, "the kubelet refused the registration");
       return {};

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Node, Pod } from "../kube/resource.ts";
+import type { ClusterNode, Pod } from "../kube/resource.ts";
 import { ANNOTATION } from "../volume/names.ts";
 import { mountpointPodOf, nodeOf } from "./facts.ts";
 
-const ready = (status: string): NonNullable<Node["status"]> => ({
+const ready = (status: string): NonNullable<ClusterNode["status"]> => ({
   conditions: [
     { type: "MemoryPressure", status: "True" },
     { type: "Ready", status },
@@ -14,7 +14,7 @@ const taints = (key: string) => ({ taints: [{ key, effect: "NoExecute" }] });
 const gone = { name: "n", deletionTimestamp: "2026-01-01T00:00:00Z" };
 
 // prettier-ignore
-const nodes: [name: string, node: Node, ready: boolean, ending: boolean][] = [
+const nodes: [name: string, node: ClusterNode, ready: boolean, ending: boolean][] = [
   ["a node that is up",           { status: ready("True") },                                                                  true,  false],
   ["one that does not answer",    { status: ready("Unknown") },                                                               false, false],
   ["one that has just come",      {},                                                                                         false, false],

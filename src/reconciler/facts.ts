@@ -1,4 +1,4 @@
-import type { Node, PersistentVolume, PersistentVolumeClaim, Pod } from "../kube/resource.ts";
+import type { ClusterNode, PersistentVolume, PersistentVolumeClaim, Pod } from "../kube/resource.ts";
 import type { AttachmentSpec, MountpointS3PodAttachment } from "../volume/attachment.ts";
 import { ANNOTATION, DRIVER_NAME, LABEL } from "../volume/names.ts";
 
@@ -155,7 +155,7 @@ export function mountpointPodOf({ metadata, spec, status }: Pod): MountpointPod 
   };
 }
 
-export function nodeOf({ metadata, spec, status }: Node): NodeFacts {
+export function nodeOf({ metadata, spec, status }: ClusterNode): NodeFacts {
   const ready = status?.conditions?.find((condition) => condition.type === "Ready");
   const off = spec?.taints?.some((taint) => OFF_TAINTS.has(taint.key)) ?? false;
   return {

@@ -6,12 +6,15 @@ import { VERSION } from "../base/version.ts";
 import { Identity } from "../csi/gen/csi_pb.ts";
 import { identityService } from "../csi/identity.ts";
 import { serve } from "../csi/serve.ts";
+import { socketProblem } from "../csi/socket-problem.ts";
+import { serveHealth } from "../health/health-server.ts";
+import type { HealthChecks } from "../health/health-server.ts";
 import { loadKubeAccess } from "../kube/kube-access.ts";
 import { KubeClient } from "../kube/kube-client.ts";
 import { leadWhenElected } from "../kube/leader.ts";
 import { startReconciler } from "../reconciler/run.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
+import { CLUSTER_FLAGS, HEALTH_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
 
 const LEASE_NAME = "s3csi-controller";
@@ -51,6 +54,7 @@ const FLAGS = {
     help: "priority class of Mountpoint Pods; default mount-s3-critical",
   },
   ...CLUSTER_FLAGS,
+  ...HEALTH_FLAGS,
   ...LOG_FLAGS,
 } as const satisfies Flags;
 
@@ -65,18 +69,39 @@ const role: Role<typeof FLAGS> = {
       const service = identityService(identity);
       owned.use(await serve(config.endpoint, (router) => router.service(Identity, service), log));
     }
-    if (config.reconcile) owned.use(await reconcile(config, log, env));
+    let client: KubeClient | undefined;
+    if (config.reconcile) {
+      client = owned.use(new KubeClient(await loadKubeAccess(config.kubeconfig)));
+      owned.use(reconcile(client, config, log, env));
+    }
+    const { healthPort } = config;
+    const checks = healthOf(config.endpoint, client);
+    if (healthPort !== undefined) owned.use(await serveHealth(healthPort, checks, log));
     return owned.move();
   },
 };
 
+/** Ready is who could do the work now, also while another does it: then it watches the Lease. */
+function healthOf(endpoint: string | undefined, client: KubeClient | undefined): HealthChecks {
+  const alive = async (signal: AbortSignal) => {
+    const problem = endpoint === undefined ? undefined : await socketProblem(endpoint, signal);
+    return [...(client?.watches.hanging() ?? []), ...(problem === undefined ? [] : [problem])];
+  };
+  const ready = async (signal: AbortSignal) => {
+    const watches = client?.watches;
+    const problems = [...(watches?.unsynced() ?? []), ...(watches?.faults() ?? [])];
+    return [...(await alive(signal)), ...problems];
+  };
+  return { alive, ready };
+}
+
 /** Two controllers may run; the one that holds the Lease reconciles. */
-async function reconcile(
+function reconcile(
+  client: KubeClient,
   config: ConfigOf<typeof FLAGS>,
   log: Log,
   env: Environment,
-): Promise<AsyncDisposable> {
-  const client = new KubeClient(await loadKubeAccess(config.kubeconfig));
+): AsyncDisposable {
   const identity = env["POD_NAME"] ?? hostname();
   const leading = new AbortController();
   const lease = { client, log, identity, name: LEASE_NAME };
@@ -103,7 +128,6 @@ async function reconcile(
     async [Symbol.asyncDispose]() {
       leading.abort();
       await led;
-      client[Symbol.dispose]();
     },
   };
 }

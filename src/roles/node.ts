@@ -6,16 +6,19 @@ import { Identity, Node } from "../csi/gen/csi_pb.ts";
 import { Registration } from "../csi/gen/registration_pb.ts";
 import { identityService } from "../csi/identity.ts";
 import { serve, socketPathOf } from "../csi/serve.ts";
+import { serveHealth } from "../health/health-server.ts";
 import { loadKubeAccess } from "../kube/kube-access.ts";
 import { KubeClient } from "../kube/kube-client.ts";
 import { ClusterView } from "../node/cluster-view.ts";
+import { NodeHealth } from "../node/node-health.ts";
 import { nodeService } from "../node/node-service.ts";
 import { registrationService } from "../node/registration.ts";
 import { SourceMounts } from "../node/source-mounts.ts";
+import { StartupTaint } from "../node/startup-taint.ts";
 import { Volumes } from "../node/volumes.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { endWith } from "./end-with.ts";
-import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
+import { CLUSTER_FLAGS, HEALTH_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
 
 const FLAGS = {
@@ -37,7 +40,13 @@ const FLAGS = {
     placeholder: "PATH",
     help: "the kubelet's directory; default /var/lib/kubelet",
   },
+  allowVolumeEndpoints: {
+    schema: z.stringbool().default(false),
+    placeholder: "BOOLEAN",
+    help: "volumes may choose their S3 server by the mount option endpoint-url; default false",
+  },
   ...CLUSTER_FLAGS,
+  ...HEALTH_FLAGS,
   ...LOG_FLAGS,
 } as const satisfies Flags;
 
@@ -51,6 +60,9 @@ const role: Role<typeof FLAGS> = {
     const client = owned.use(new KubeClient(await loadKubeAccess(config.kubeconfig)));
     const following = new AbortController();
     owned.defer(() => following.abort());
+    const health = new NodeHealth(client.watches);
+    const { healthPort } = config;
+    if (healthPort !== undefined) owned.use(await serveHealth(healthPort, health, log));
     const view = new ClusterView({ client, nodeName: nodeId, namespace: mountpointNamespace, log });
     void view.follow(following.signal); // rejects only for a bug, which ends the process
 
@@ -66,11 +78,17 @@ const role: Role<typeof FLAGS> = {
     const routes: Parameters<typeof serve>[1] = (router) =>
       router.service(Identity, identityService(identity)).service(Node, node);
     owned.use(await serve(endpoint, routes, log));
+    health.served(endpoint);
     // The last: from now on the kubelet sends work.
-    const registration = { driverName: DRIVER_NAME, socketPath: socketPathOf(endpoint), log };
+    const told = (refusal: string | undefined) => health.registrationTold(refusal);
+    const socketPath = socketPathOf(endpoint);
+    const registration = { driverName: DRIVER_NAME, socketPath, told, log };
     const registry = `unix://${join(kubeletPath, "plugins_registry", `${DRIVER_NAME}-reg.sock`)}`;
     const register = registrationService(registration);
     owned.use(await serve(registry, (router) => router.service(Registration, register), log));
+    health.served(registry);
+    const taint = new StartupTaint({ client, nodeName: nodeId, driverName: DRIVER_NAME, log });
+    void taint.follow(following.signal); // likewise
     return owned.move();
   },
 };

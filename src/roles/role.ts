@@ -8,11 +8,27 @@ import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
 import { MOUNTPOINT_NAMESPACE_DEFAULT } from "../volume/names.ts";
 
+const PORT_MAX = 65_535;
+
 export const LOG_FLAGS = {
   logLevel: {
     schema: z.enum(LOG_LEVELS).default("info"),
     placeholder: "LEVEL",
     help: `how much to log: ${LOG_LEVELS.join(", ")}; default info`,
+  },
+} as const satisfies Flags;
+
+/** For the roles that a kubelet keeps running. */
+export const HEALTH_FLAGS = {
+  healthPort: {
+    schema: z
+      .string()
+      .regex(/^[0-9]{1,5}$/, "a port from 0 to 65535")
+      .transform(Number)
+      .refine((port) => port <= PORT_MAX, "a port from 0 to 65535")
+      .optional(),
+    placeholder: "PORT",
+    help: "port of /healthz and /readyz, 0 for a free one; default none",
   },
 } as const satisfies Flags;
 

@@ -32,14 +32,69 @@ for (const [name, options, fsGroup, args] of cases) {
   });
 }
 
-const stripped = ["profile=x", "--endpoint-url http://evil", "cache-xz b", "incremental-upload"];
-stripped.push("storage-class=GLACIER", "-o allow_other", "foreground", "-f", "--help", "-v");
-stripped.push("cache /tmp/cache", "max-cache-size 10", "user-agent-prefix me");
-for (const option of stripped) {
-  test(`mount options: ${option} is left out, and said so`, () => {
+/** What the drivers that this one follows do with each option; ours is in the last column. */
+// prettier-ignore
+const rows: [option: string, args: string[], warned: RegExp | undefined][] = [
+  ["profile=x",              ALWAYS, /profile is left out/],
+  ["endpoint-url=http://s3", ALWAYS, /endpoint-url is left out: the endpoint is the driver's setting/],
+  ["cache-xz=bucket",        ALWAYS, /cache-xz is left out/],
+  ["incremental-upload",     ALWAYS, /incremental-upload is left out/],
+  ["storage-class=COLD",     ALWAYS, /storage-class is left out/],
+  ["-o ro",                  ALWAYS, /-o is left out: write its options as mountOptions of their own/],
+  ["-o=ro,allow_other",      ALWAYS, /-o is left out/],
+  ["foreground",             ALWAYS, /foreground is left out/],
+  ["-f",                     ALWAYS, /foreground is left out/],
+  ["--help",                 ALWAYS, /help is left out/],
+  ["-h",                     ALWAYS, /help is left out/],
+  ["--version",              ALWAYS, /version is left out/],
+  ["-v",                     ALWAYS, /version is left out/],
+  ["cache=/tmp/cache",       ALWAYS, /cache is left out/],
+  ["max-cache-size=10",      ALWAYS, /max-cache-size is left out/],
+  ["user-agent-prefix=me",   ALWAYS, /user-agent-prefix is left out: the driver sets its own/],
+  ["log-directory=/tmp",     ALWAYS, /log-directory is left out: .*kubectl logs/],
+  ["-l /tmp",                ALWAYS, /log-directory is left out/],
+  ["force-path-style",       ALWAYS, undefined],
+  ["allow-root",             ["--allow-root", "--force-path-style"], undefined],
+  ["allow-other",            ["--allow-other", "--force-path-style"], undefined],
+  ["read-only",              ["--read-only", ...ALWAYS], undefined],
+  ["no-log",                 ["--no-log", ...ALWAYS], undefined],
+  ["bind=eth0",              ["--bind=eth0", ...ALWAYS], undefined], // the engine has its own words for it
+  ["no-such-option=1",       ["--no-such-option=1", ...ALWAYS], undefined], // likewise
+];
+for (const [option, args, warned] of rows) {
+  test(`mount options: ${option}: ${warned === undefined ? "passes" : "is left out"}`, () => {
     const plan = planMount([option], "");
-    assert.deepEqual(plan.args, ALWAYS);
-    assert.equal(plan.warnings.length, 1);
+    assert.deepEqual(plan.args, args);
+    assert.equal(plan.warnings.length, warned === undefined ? 0 : 1);
+    if (warned !== undefined) assert.match(plan.warnings[0] ?? "", warned);
+  });
+}
+
+const ALLOWED = { volumeEndpoints: true };
+
+test("an endpoint of its own is the volume's where the administrator says so", () => {
+  for (const endpoint of ["http://s3:8000", "https://s3.example.com", "http://[::1]:9000/"]) {
+    const plan = planMount([`endpoint-url ${endpoint}`], "", ALLOWED);
+    assert.deepEqual(plan.args, [`--endpoint-url=${endpoint}`, ...ALWAYS]);
+    assert.deepEqual(plan.warnings, []);
+  }
+  const still = planMount(["profile=x", "cache-xz=b"], "", ALLOWED);
+  assert.deepEqual([still.args, still.warnings.length], [ALWAYS, 2], "and nothing else is");
+});
+
+const notEndpoints = ["", "s3:8000", "ftp://s3", "http://", "http://a b", "http://id:key@s3"];
+notEndpoints.push(
+  "http://s3/path",
+  "http://s3?x",
+  "http://s3#x",
+  "http://s3\\@other",
+  "http://s3:x",
+);
+for (const endpoint of notEndpoints) {
+  test(`mount options: endpoint-url=${endpoint} is refused where endpoints are allowed`, () => {
+    const message = /"endpoint-url=.*" is not an option: give http:/;
+    const options = [`endpoint-url=${endpoint}`];
+    assert.throws(() => planMount(options, "", ALLOWED), { kind: "invalid", message });
   });
 }
 
@@ -65,6 +120,11 @@ const wrong: [option: string[], message: RegExp][] = [
   [["aws-max-attempts=0"], /whole number from 1/],
   [["aws-max-attempts"], /whole number from 1/],
   [["prefix=a\0b"], /NUL/],
+  [["ca-bundle=/etc/ca.pem"], /^mountOptions: ca-bundle: .*authorities are the driver's setting/],
+  [["-oro"], /"-oro" is not an option/],
+  [["allow-delete,uid=7"], /"allow-delete,uid=7" is not an option/],
+  [["read-only", "read-only=true"], /read-only takes no value/],
+  [["allow-delete", "allow-delete=yes"], /allow-delete is given twice: \(none\), yes/],
 ];
 for (const [options, message] of wrong) {
   test(`mount options: ${JSON.stringify(options)} is refused`, () => {

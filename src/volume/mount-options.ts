@@ -10,6 +10,12 @@ export interface MountPlan {
   readonly warnings: readonly string[];
 }
 
+/** What the administrator leaves to volumes. */
+export interface MountPolicy {
+  /** A volume may name an S3 server of its own. */
+  readonly volumeEndpoints: boolean;
+}
+
 interface Option {
   readonly key: string;
   readonly value: string | undefined;
@@ -33,33 +39,59 @@ const POLICY: ReadonlyMap<string, string> = new Map(
     help: "it mounts nothing",
     version: "it mounts nothing",
     profile: "there are no profiles in a Mountpoint Pod",
-    "endpoint-url": "the endpoint is the driver's setting",
+    "endpoint-url": "the endpoint is the driver's setting, unless it runs with volume endpoints",
     "cache-xz": "the shared cache is not offered",
     "incremental-upload": "it is not offered",
     "storage-class": "the storage class is the server's choice",
     "user-agent-prefix": "the driver sets its own",
     cache: "there is no cache volume",
     "max-cache-size": "there is no cache volume",
+    "log-directory": "the log is the Mountpoint Pod's own, see kubectl logs",
     "-o": "write its options as mountOptions of their own",
   }),
 );
+/** Without these the mount would be another one than the volume asks for, so there is none. */
+const REFUSED: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    "ca-bundle":
+      "a Mountpoint Pod has no file of the volume's; authorities are the driver's setting",
+  }),
+);
+const STRICT: MountPolicy = { volumeEndpoints: false };
 const KEY = /^[a-z][a-z0-9-]*$/;
 const REPEATABLE: ReadonlySet<string> = new Set(["bind"]);
 
 /** Accepts `key=value`, `key value` and `key`, each with or without the leading `--`. */
-export function planMount(mountOptions: readonly string[], fsGroup: string): MountPlan {
+export function planMount(
+  mountOptions: readonly string[],
+  fsGroup: string,
+  policy: MountPolicy = STRICT,
+): MountPlan {
   const warnings: string[] = [];
   const options = new Map<string, Option>();
   for (const text of mountOptions) {
     const option = parseOption(text);
     if (option === undefined) continue;
-    const reason = POLICY.get(option.key);
+    const reason = reasonAgainst(option, policy);
     if (reason === undefined) addOption(options, option);
     else warnings.push(`mountOptions: ${option.key} is left out: ${reason}`);
   }
   const env = takeEnv(options);
   addDefaults(options, fsGroup);
   return { args: argsOf(options), env, readOnly: options.has("read-only"), warnings };
+}
+
+function reasonAgainst({ key, value }: Option, policy: MountPolicy): string | undefined {
+  const refusal = REFUSED.get(key);
+  if (refusal !== undefined) throw new Failure("invalid", `mountOptions: ${key}: ${refusal}`);
+  if (key !== "endpoint-url" || !policy.volumeEndpoints) return POLICY.get(key);
+  if (value !== undefined && isEndpoint(value)) return undefined;
+  throw invalid(`${key}=${value ?? ""}`, "give http://HOST[:PORT] or https://HOST[:PORT]");
+}
+
+/** No keys in it, no path, no query: what the engine would make of those is not said anywhere. */
+function isEndpoint(value: string): boolean {
+  return /^https?:\/\/[^/?#@\s\\]+\/?$/.test(value) && URL.canParse(value);
 }
 
 function parseOption(text: string): Option | undefined {

@@ -30,6 +30,9 @@ export const ANNOTATION = {
   volumeId: `${DRIVER_NAME}/volume-id`,
 } as const;
 
+/** On a new node: keeps workloads away until the driver can serve them. */
+export const STARTUP_TAINT = `${DRIVER_NAME}/agent-not-ready`;
+
 const LABEL_VALUE = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 /**

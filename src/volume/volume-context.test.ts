@@ -18,6 +18,18 @@ const wrong: [attributes: Record<string, string>, message: RegExp][] = [
   [{ bucketName: "--debug" }, /bucketName is "--debug".*begins with a letter/],
   [{ bucketName: "a/b" }, /bucketName is "a\/b"/],
   [{ bucketName: "data", authenticationSource: "" }, /is "": use "driver" or "secret"/],
+  [{ bucketName: "data", authenticationSource: "Secret" }, /is "Secret": use "driver" or "secret"/],
+  [
+    { bucketName: "data", authenticationSource: " secret" },
+    /is " secret": use "driver" or "secret"/,
+  ],
+  [
+    { bucketName: "data", authenticationsource: "secret" },
+    /authenticationsource is not known: write authenticationSource/,
+  ],
+  [{ bucketName: "data", "authentication-source": "secret" }, /write authenticationSource/],
+  [{ bucket_name: "data" }, /volumeAttributes\.bucket_name is not known: write bucketName/],
+  [{ bucketName: "data", BucketName: "other" }, /BucketName is not known: write bucketName/],
   [{ bucketName: "data", authenticationSource: "pod" }, /is "pod": use "driver" or "secret"/],
 ];
 for (const [attributes, message] of wrong) {

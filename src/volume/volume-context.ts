@@ -12,12 +12,29 @@ export interface VolumeContext {
 /** Wide enough for the buckets of old S3 servers; narrow enough that none is read as an option. */
 const BUCKET_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{2,254}$/;
 
+/** Attributes that decide whose data is mounted, with whose keys. */
+const WATCHED_SPELLINGS: ReadonlyMap<string, string> = new Map(
+  ["bucketName", "authenticationSource"].map((name) => [bareOf(name), name]),
+);
+
 /** Unknown attributes are somebody else's: kubelet and provisioner add their own. */
 export function parseVolumeContext(attributes: Readonly<Record<string, string>>): VolumeContext {
+  for (const name of Object.keys(attributes)) checkSpelling(name);
   return {
     bucketName: parseBucketName(attributes["bucketName"]),
     authenticationSource: parseAuthenticationSource(attributes["authenticationSource"]),
   };
+}
+
+/** An authenticationsource that is ignored would mount with the driver's keys, and not say so. */
+function checkSpelling(name: string): void {
+  const meant = WATCHED_SPELLINGS.get(bareOf(name)) ?? name;
+  if (meant === name) return;
+  throw new Failure("invalid", `volumeAttributes.${name} is not known: write ${meant}`);
+}
+
+function bareOf(name: string): string {
+  return name.toLowerCase().replaceAll(/[-_]/g, "");
 }
 
 function parseBucketName(value: string | undefined): string {

@@ -3,11 +3,12 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { CreateBucketCommand, GetObjectCommand, PutObjectCommand } from "@aws-sdk/client-s3";
+import { STARTUP_TAINT } from "../../src/volume/names.ts";
 import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
 import { startCluster } from "../../tools/stack/cluster.ts";
 import type { Cluster } from "../../tools/stack/cluster.ts";
 import {
-  DRIVER_NAMESPACE,
+  driverLog,
   installDriver,
   staticVolume,
   volumeMountsOf,
@@ -24,7 +25,8 @@ const OWN_LIMIT_MS = 1500;
 let cluster: Cluster;
 before(async () => {
   cluster = await startCluster();
-  await installDriver(cluster);
+  await cluster.kubectl(["taint", "node", "--all", `${STARTUP_TAINT}=:NoSchedule`]);
+  await installDriver(cluster); // its controller does not tolerate the taint, its node service does
   const s3 = clientOf(cluster.s3);
   await s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
   await s3.send(new PutObjectCommand({ Bucket: BUCKET, Key: "dir/hello.txt", Body: "hello\n" }));
@@ -33,6 +35,11 @@ before(async () => {
 });
 after(async () => {
   await cluster?.[Symbol.asyncDispose]();
+});
+
+test("the node is free of the startup taint once the driver serves it", async () => {
+  const taints = await cluster.kubectl(["get", "nodes", "-o", "jsonpath={.items[*].spec.taints}"]);
+  assert(!taints.includes(STARTUP_TAINT), taints);
 });
 
 test("a workload lists, reads, writes and deletes; the S3 API sees the same", async () => {
@@ -93,9 +100,7 @@ test("no key is in a pod, an attachment, an event or a log", async () => {
   for (const pod of await mountpointPods()) {
     texts.push(await cluster.kubectl(["logs", "-n", "mount-s3", pod]));
   }
-  for (const owner of ["deploy/s3csi-controller", "daemonset/s3csi-node"]) {
-    texts.push(await cluster.kubectl(["logs", "-n", DRIVER_NAMESPACE, owner]));
-  }
+  for (const part of ["controller", "node"] as const) texts.push(await driverLog(cluster, part));
   for (const text of texts) {
     assert(!text.includes(cluster.s3.secretAccessKey), "the secret key was found");
     assert(!text.includes(cluster.s3.accessKeyId), "the key's id was found");
@@ -136,7 +141,7 @@ test("the last workload goes, and nothing is left, though a pod holds / by hostP
   const gone = ["--for=delete", "--all", "--timeout=30s"];
   await cluster.kubectl(["wait", "s3pa", ...gone]);
   await cluster.kubectl(["wait", "pod", "-n", "mount-s3", ...gone]);
-  const log = await cluster.kubectl(["logs", "-n", DRIVER_NAMESPACE, "deploy/s3csi-controller"]);
+  const log = await driverLog(cluster, "controller");
   assert.match(log, /"why":"finished".*Mountpoint Pod deleted/, "it ended Succeeded");
   assert.deepEqual(volumeMountsOf(cluster), []);
   assert.deepEqual(readdirSync(`/proc/${cluster.machine.pid}/root${MOUNTS_DIR}`), []);

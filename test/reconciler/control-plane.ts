@@ -15,7 +15,10 @@ const CHART = join(import.meta.dirname, "../../deploy/chart");
 /** A real control plane with the chart installed, and clients with the rights of its roles. */
 export interface InstalledChart extends AsyncDisposable {
   readonly admin: KubeClient;
-  readonly accessOf: (serviceAccount: string) => KubeAccess;
+  /** Path of the administrator's kubeconfig. */
+  readonly kubeconfig: string;
+  /** With a node: as its pod there. The API server takes that from the pod's token. */
+  readonly accessOf: (serviceAccount: string, nodeName?: string) => KubeAccess;
   readonly helm: (...args: string[]) => Promise<string>;
 }
 
@@ -31,19 +34,24 @@ export async function installChart(): Promise<InstalledChart> {
   const all = owned.move();
   return {
     admin,
+    kubeconfig: plane.kubeconfig,
     helm: (...args) => helm(...args, "--namespace", RELEASE_NAMESPACE),
-    accessOf: (serviceAccount) => impersonating(access, serviceAccount),
+    accessOf: (serviceAccount, nodeName) => impersonating(access, serviceAccount, nodeName),
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };
 }
 
 /** The API server judges by the service account's own roles. */
-function impersonating(access: KubeAccess, serviceAccount: string): KubeAccess {
-  const user = `system:serviceaccount:${RELEASE_NAMESPACE}:${serviceAccount}`;
+function impersonating(access: KubeAccess, serviceAccount: string, nodeName?: string): KubeAccess {
+  const as: Record<string, string> = {
+    "Impersonate-User": `system:serviceaccount:${RELEASE_NAMESPACE}:${serviceAccount}`,
+  };
+  const extra = "Impersonate-Extra-authentication.kubernetes.io%2Fnode-name";
+  if (nodeName !== undefined) as[extra] = nodeName;
   return {
     ...access,
     async headers() {
-      return { ...(await access.headers()), "Impersonate-User": user };
+      return { ...(await access.headers()), ...as };
     },
   };
 }

@@ -40,6 +40,12 @@ export async function installDriver(cluster: Cluster): Promise<void> {
   await cluster.kubectl(["rollout", "status", node, "-n", DRIVER_NAMESPACE, "--timeout=60s"]);
 }
 
+/** All that the pods of one part of the driver have logged: of two controllers, one has led. */
+export function driverLog(cluster: Cluster, part: "controller" | "node"): Promise<string> {
+  const selector = `app.kubernetes.io/component=${part}`;
+  return cluster.kubectl(["logs", "-n", DRIVER_NAMESPACE, "-l", selector, "--tail=-1"]);
+}
+
 /** The driver's mounts as the node itself sees them. */
 export function volumeMountsOf({ machine }: Cluster): MountEntry[] {
   const mounts = parseMountInfo(readFileSync(`/proc/${machine.pid}/mountinfo`, "utf8"));

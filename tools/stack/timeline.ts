@@ -1,5 +1,5 @@
 import type { Cluster } from "./cluster.ts";
-import { DRIVER_NAMESPACE } from "./driver.ts";
+import { driverLog } from "./driver.ts";
 
 /** When each part of a first publish was done, in ms after the workload was created. */
 export interface Timeline {
@@ -22,11 +22,11 @@ export async function timelineOf(
   createdAtMs: number,
 ): Promise<Timeline> {
   const uid = await cluster.kubectl(["get", "pod", pod, "-o", "jsonpath={.metadata.uid}"]);
-  const attached = await lineOf(cluster, "deploy/s3csi-controller", [
+  const attached = await lineOf(cluster, "controller", [
     `"workload":"default/${pod}"`,
     "workload attached",
   ]);
-  const published = await lineOf(cluster, "daemonset/s3csi-node", [uid, "volume published"]);
+  const published = await lineOf(cluster, "node", [uid, "volume published"]);
   const at = (line: LogLine) => Date.parse(line.time) - createdAtMs;
   const bound = at(published);
   const engineReady = bound - ms(published, "bind_ms");
@@ -41,13 +41,13 @@ export async function timelineOf(
 
 async function lineOf(
   cluster: Cluster,
-  object: string,
+  part: Parameters<typeof driverLog>[1],
   words: readonly string[],
 ): Promise<LogLine> {
-  const log = await cluster.kubectl(["logs", "-n", DRIVER_NAMESPACE, object]);
+  const log = await driverLog(cluster, part);
   const line = log.split("\n").find((one) => words.every((word) => one.includes(word)));
   if (line === undefined)
-    throw new Error(`no line with ${words.join(", ")} in the log of ${object}`);
+    throw new Error(`no line with ${words.join(", ")} in the log of the ${part}`);
   return JSON.parse(line) as LogLine;
 }
 

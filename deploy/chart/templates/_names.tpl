@@ -63,6 +63,24 @@ imagePullSecrets:
       optional: true
 {{- end -}}
 
+{{/* Of a container that serves /healthz and /readyz on its port "health". */}}
+{{- define "s3csi.probes" -}}
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: health
+  initialDelaySeconds: 10
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 5
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: health
+  periodSeconds: 2
+  timeoutSeconds: 5
+{{- end -}}
+
 {{/* Values written for a Go driver carry klog's numbers. */}}
 {{- define "s3csi.logLevel" -}}
 {{- if kindIs "string" . -}}{{ . }}{{- else if ge (int .) 5 -}}debug{{- else -}}info{{- end -}}

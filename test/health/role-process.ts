@@ -1,0 +1,67 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const MAIN = join(import.meta.dirname, "../../src/main.ts");
+
+/** One role of the program as a process of its own. What it logs can be waited for. */
+export class RoleProcess implements AsyncDisposable {
+  readonly #child;
+  readonly #lines: string[] = [];
+  readonly #waiting = new Set<() => void>();
+
+  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+    // It ends with its runner, however that ends.
+    const words = ["--pdeathsig", "KILL", "--", process.execPath, MAIN, ...args];
+    this.#child = spawn("setpriv", words, { env, stdio: ["ignore", "pipe", "inherit"] });
+    createInterface({ input: this.#child.stdout }).on("line", (line) => {
+      this.#lines.push(line);
+      for (const look of this.#waiting) look();
+    });
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? -1;
+  }
+
+  /** The first line that holds the words, in the past or to come, as its fields. */
+  async logged(words: string): Promise<Record<string, unknown>> {
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    const look = () => {
+      const line = this.#lines.find((one) => one.includes(words));
+      if (line !== undefined) resolve(line);
+    };
+    const ended = () => reject(new Error(`it ended first:\n${this.#lines.join("\n")}`));
+    this.#waiting.add(look);
+    this.#child.once("exit", ended);
+    look();
+    try {
+      return JSON.parse(await promise) as Record<string, unknown>;
+    } finally {
+      this.#waiting.delete(look);
+      this.#child.off("exit", ended);
+    }
+  }
+
+  /** What a page of its --health-port=0 says. */
+  async health(page: "healthz" | "readyz"): Promise<{ status: number; text: string }> {
+    const { port } = await this.logged("serving health");
+    const response = await fetch(`http://127.0.0.1:${String(port)}/${page}`);
+    return { status: response.status, text: await response.text() };
+  }
+
+  /** Told to end, as a kubelet does it; gives the exit status. */
+  async end(signal: NodeJS.Signals = "SIGTERM"): Promise<number | null> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) {
+      return this.#child.exitCode;
+    }
+    const exited = once(this.#child, "exit") as Promise<[number | null]>;
+    this.#child.kill(signal);
+    return (await exited)[0];
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end("SIGKILL");
+  }
+}
