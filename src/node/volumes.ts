@@ -122,7 +122,9 @@ export class Volumes {
     pod: MountpointPod,
     clock: StopWatch,
   ): Promise<Source> {
-    const plan = planMount(request.mountOptions, assignment.spec.workloadFSGroup);
+    const { mountOptions, context } = request;
+    const fsGroup = assignment.spec.workloadFSGroup;
+    const plan = planMount(mountOptions, fsGroup, undefined, context.cache);
     for (const warning of plan.warnings) {
       this.#options.log.warn({ volume: request.volumeId, warning }, "mount option left out");
     }

@@ -1,6 +1,7 @@
 import type { AttachmentLists, SharingKey } from "../volume/attachment.ts";
 import type { NewPod } from "./decide.ts";
 import type { Attachment, MountpointPod } from "./facts.ts";
+import type { Origin } from "./mountpoint-pod.ts";
 
 /**
  * What the reconciler asks of the API server, beyond the watches. Writes are safe to repeat; one
@@ -13,7 +14,7 @@ export interface Cluster {
   liveUids(nodeName: string, signal: AbortSignal): Promise<ReadonlySet<string>>;
 
   /** A pod of that name which serves another mount is another state than decided for. */
-  createPod(pod: NewPod, attachment: string, key: SharingKey, signal: AbortSignal): Promise<void>;
+  createPod(pod: NewPod, origin: Origin, signal: AbortSignal): Promise<void>;
   markPod(pod: MountpointPod, signal: AbortSignal): Promise<void>;
   deletePod(pod: MountpointPod, signal: AbortSignal): Promise<void>;
 

@@ -16,6 +16,8 @@ export interface Observed {
   /** What the attachment is, or is to be. Unknown when only a pod is left of it. */
   readonly key: SharingKey | undefined;
   readonly attachment: Attachment | undefined;
+  /** The PV's; empty when it was deleted under its users. */
+  readonly attributes: Readonly<Record<string, string>>;
   /** Scheduled, neither ended nor terminating, of this key. Listed or not. */
   readonly wanting: readonly Workload[];
   /** UIDs named by the attachment or a pod whose workload is over: for certain, not by a lag. */

@@ -1,4 +1,9 @@
-import type { ClusterNode, PersistentVolume, PersistentVolumeClaim, Pod } from "../kube/resource.ts";
+import type {
+  ClusterNode,
+  PersistentVolume,
+  PersistentVolumeClaim,
+  Pod,
+} from "../kube/resource.ts";
 import type { AttachmentSpec, MountpointS3PodAttachment } from "../volume/attachment.ts";
 import { ANNOTATION, DRIVER_NAME, LABEL } from "../volume/names.ts";
 

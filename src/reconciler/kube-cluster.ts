@@ -32,14 +32,14 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
       const { items } = await client.list(PODS, { fieldSelector }, signal);
       return new Set(items.map((pod) => pod.metadata?.uid ?? ""));
     },
-    async createPod(pod, attachment, key, signal) {
-      const body = mountpointPodFor(pod, attachment, key, settings);
+    async createPod(pod, origin, signal) {
+      const body = mountpointPodFor(pod, origin, settings);
       try {
         await client.create(PODS, body, signal);
       } catch (error) {
         if (!(error instanceof Failure) || error.kind !== "conflict") throw error;
         const found = await this.findPod(pod.name, signal);
-        if (found?.mountId === pod.mountId && found.attachment === attachment) return; // ours
+        if (found?.mountId === pod.mountId && found.attachment === origin.attachment) return;
         throw new Failure("stale", `Mountpoint Pod ${pod.name} serves another mount`, error);
       }
     },

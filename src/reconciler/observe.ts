@@ -25,6 +25,7 @@ export async function observe(
     attachment,
     key,
     node: world.node(key?.nodeName ?? ""),
+    attributes: world.volume(key?.persistentVolumeName ?? "")?.attributes ?? {},
     wanting: known.filter((workload) => !workload.terminating),
     leaving: new Set(
       known.filter((workload) => workload.terminating).map((workload) => workload.uid),

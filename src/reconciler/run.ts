@@ -16,13 +16,7 @@ import { World } from "./world.ts";
 
 export interface ReconcilerRunOptions {
   readonly client: KubeClient;
-  /** Where Mountpoint Pods live. */
-  readonly namespace: string;
-  readonly image: string;
-  readonly imagePullPolicy: string;
-  readonly imagePullSecrets?: readonly string[];
-  readonly priorityClassName: string;
-  readonly driverVersion: string;
+  readonly mountpointPods: MountpointPodSettings;
   /** Who writes the events: the controller's pod. */
   readonly instance: string;
   readonly log: Log;
@@ -39,7 +33,6 @@ export async function startReconciler(
   signal: AbortSignal,
 ): Promise<void> {
   const { client, log } = options;
-  const settings: MountpointPodSettings = { imagePullSecrets: [], ...options };
   const instance = { controller: DRIVER_NAME, instance: options.instance };
   const events = new EventWriter(client, instance, log);
   const warn = (workload: Workload, reason: string, note: string) => {
@@ -52,8 +45,8 @@ export async function startReconciler(
   });
   const reconciler = new Reconciler({
     world,
-    cluster: kubeCluster(client, settings),
-    driverVersion: options.driverVersion,
+    cluster: kubeCluster(client, options.mountpointPods),
+    driverVersion: options.mountpointPods.driverVersion,
     log,
     nowMs: Date.now,
   });
@@ -87,7 +80,7 @@ export async function startReconciler(
 }
 
 function watchAll(
-  { client, namespace, log }: ReconcilerRunOptions,
+  { client, mountpointPods, log }: ReconcilerRunOptions,
   world: World,
   reconciler: Reconciler,
   queue: WorkQueue,
@@ -104,7 +97,7 @@ function watchAll(
   claims.onChange((key, now) => add(world.claimChanged(key, now)));
   const volumes = new WatchedList({ client, log, resource: PVS, project: volumeOf });
   volumes.onChange((key, now, before) => add(world.volumeChanged(key, now, before)));
-  const selection = { namespace };
+  const selection = { namespace: mountpointPods.namespace };
   const pods = new WatchedList({
     client,
     log,

@@ -48,6 +48,10 @@ export class World {
     return this.#workloads.get(uid);
   }
 
+  volume(name: string): Volume | undefined {
+    return this.#volumes.get(name);
+  }
+
   node(name: string): NodeFacts | undefined {
     return this.#nodes.get(name);
   }

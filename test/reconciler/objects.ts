@@ -2,6 +2,7 @@ import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { NODES, PODS, PVCS, PVS } from "../../src/kube/resource.ts";
 import type { KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
+import type { MountpointPodSettings } from "../../src/reconciler/mountpoint-pod.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
 import { DRIVER_NAME } from "../../src/volume/names.ts";
 import { createLog } from "../../src/base/pino-log.ts";
@@ -12,6 +13,19 @@ export const MOUNTPOINTS = "mount-s3";
 export const log = createLog("error", { role: "test" });
 
 const SERVICE_ACCOUNTS: Resource<KubeObject> = { prefix: "/api/v1", plural: "serviceaccounts" };
+
+export const POD_SETTINGS: MountpointPodSettings = {
+  namespace: MOUNTPOINTS,
+  image: "s3csi:test",
+  imagePullPolicy: "Never",
+  imagePullSecrets: [],
+  priorityClassName: "mount-s3-critical",
+  driverVersion: "0.1.0+test",
+  userId: 1000,
+  labels: {},
+  env: {},
+  caConfigMap: "",
+};
 
 /** Makes the user's objects and follows the driver's. */
 export class Bench {

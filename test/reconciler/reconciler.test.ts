@@ -8,7 +8,7 @@ import { ATTACHMENTS } from "../../src/volume/attachment.ts";
 import { ANNOTATION, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { CuttableLine, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { Bench, MOUNTPOINTS, NODE, log } from "./objects.ts";
+import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS, log } from "./objects.ts";
 
 const stop = new AbortController();
 const { signal } = stop;
@@ -30,11 +30,7 @@ before(async () => {
   reconciling = startReconciler(
     {
       client: controller,
-      namespace: MOUNTPOINTS,
-      image: "s3csi:test",
-      imagePullPolicy: "Never",
-      priorityClassName: "mount-s3-critical",
-      driverVersion: "0.1.0+test",
+      mountpointPods: POD_SETTINGS,
       instance: "controller-0",
       log,
     },
@@ -81,6 +77,27 @@ test(
     await bench.nothingIsLeft();
   },
 );
+
+test("what a volume asks of its Mountpoint Pod is there, and admitted", TIMEOUT, async () => {
+  const attributes = {
+    bucketName: "bucket",
+    cache: "ephemeral",
+    cacheEphemeralStorageClassName: "fast",
+    cacheEphemeralStorageResourceRequest: "2Gi",
+    mountpointContainerResourcesLimitsMemory: "256Mi",
+    "mountpointEnv.HTTPS_PROXY": "http://proxy:3128",
+    mountpointPodServiceAccountName: "default",
+  };
+  await bench.volume("pv-features", [], attributes);
+  const { pod } = await bench.served(await bench.workload("featured", "pv-features"));
+  const { spec } = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: pod }, signal);
+  const [container] = spec?.containers ?? [];
+  assert.deepEqual(container?.resources?.limits, { memory: "256Mi" });
+  assert.deepEqual(container.resources.requests, { cpu: "10m", memory: "256Mi" });
+  assert.equal(spec?.volumes?.find((volume) => volume.name === "cache")?.emptyDir, undefined);
+  await bench.removeWorkload("featured");
+  await bench.nothingIsLeft();
+});
 
 test("a PV with a name of 253 characters works", TIMEOUT, async () => {
   const name = "p".repeat(253);

@@ -98,7 +98,7 @@ export class ModelApi {
           const live = all.filter((w) => w.nodeName === nodeName && !w.ended);
           return new Set(live.map((w) => w.uid));
         }),
-      createPod: ({ name, generation, workloadUid, mountId }, attachment) =>
+      createPod: ({ name, generation, workloadUid, mountId }, { attachment }) =>
         gate(() => {
           const present = this.pods.get(name);
           if (present?.mountId === mountId && present.attachment === attachment) return;
