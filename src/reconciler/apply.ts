@@ -29,6 +29,9 @@ export async function apply(
       case "update-attachment":
         await cluster.updateAttachment(action.attachment, action.lists, signal);
         break;
+      case "write-status":
+        await cluster.writeStatus(action.attachment, action.status, signal);
+        break;
       case "delete-attachment":
         await cluster.deleteAttachment(action.attachment, signal);
         break;

@@ -1,4 +1,5 @@
 import type { AttachmentLists, SharingKey } from "../volume/attachment.ts";
+import type { ControllerStatus } from "./attachment-status.ts";
 import type { NewPod } from "./decide.ts";
 import type { Attachment, MountpointPod } from "./facts.ts";
 import type { Origin } from "./mountpoint-pod.ts";
@@ -29,5 +30,7 @@ export interface Cluster {
     lists: AttachmentLists,
     signal: AbortSignal,
   ): Promise<void>;
+  /** Not guarded by a version: the last word counts. */
+  writeStatus(attachment: Attachment, status: ControllerStatus, signal: AbortSignal): Promise<void>;
   deleteAttachment(attachment: Attachment, signal: AbortSignal): Promise<void>;
 }

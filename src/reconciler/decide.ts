@@ -6,6 +6,8 @@ import type {
   WorkloadAttachment,
 } from "../volume/attachment.ts";
 import { mountpointPodNameOf } from "../volume/names.ts";
+import { isSameStatus, statusOf } from "./attachment-status.ts";
+import type { ControllerStatus } from "./attachment-status.ts";
 import type { Attachment, MountpointPod, NodeFacts, Workload } from "./facts.ts";
 import { isServing, isUsable, lineageOf, needsSuccessor, successorWaitMs } from "./succession.ts";
 import type { Lost } from "./succession.ts";
@@ -50,6 +52,11 @@ export type Action =
       readonly lists: AttachmentLists;
     }
   | { readonly do: "delete-attachment"; readonly attachment: Attachment }
+  | {
+      readonly do: "write-status";
+      readonly attachment: Attachment;
+      readonly status: ControllerStatus;
+    }
   | { readonly do: "look-again"; readonly afterMs: number };
 
 type Entries = readonly WorkloadAttachment[];
@@ -61,19 +68,22 @@ const START_LIMIT_MS = 120_000;
 
 /**
  * Level-based and pure: one picture, one answer. The attachment is the one place where replicas
- * meet, guarded by its resourceVersion. So a pod is let go in three steps: its list becomes empty
- * (from then on nobody joins it), it is marked, it leaves the attachment.
+ * meet, guarded by its resourceVersion. So a pod first leaves the attachment, from when on nobody
+ * joins it, and then is marked; between the two it is one of those that nobody lists.
  */
 export function decide(seen: Observed): Action[] {
   const plan = new Plan(seen);
   plan.keepOrClose();
   plan.replaceLost();
   plan.welcome();
-  return [...plan.actions, ...plan.attachmentActions(), ...plan.orphanActions()];
+  plan.closeEmpty();
+  return [...plan.actions, ...plan.attachmentActions(), ...plan.marks, ...plan.orphanActions()];
 }
 
 class Plan {
   readonly actions: Action[] = [];
+  /** Of pods that leave the attachment: only once it has been written. */
+  readonly marks: Action[] = [];
   readonly #seen: Observed;
   readonly #listed: Attachments;
   readonly #next = new Map<string, Entries>();
@@ -90,12 +100,12 @@ class Plan {
     for (const [name, listed] of Object.entries(this.#listed)) {
       const pod = this.#seen.pods.get(name);
       const entries = listed.filter((entry) => !this.#seen.gone.has(entry.workloadPodUID));
-      if (listed.length === 0) {
-        if (isUsable(pod)) this.actions.push({ do: "mark-pod", pod, why: "last workload left" });
-      } else if (entries.length > 0 && !isServing(pod)) {
+      if (entries.length > 0 && !isServing(pod)) {
         this.#lost.push({ name, pod, entries, mountId: this.#mountIdOf(name) });
+      } else if (entries.length > 0 || listed.length > 0) {
+        if (isUsable(pod)) this.#next.set(name, entries);
       } else if (isUsable(pod)) {
-        this.#next.set(name, entries);
+        this.marks.push({ do: "mark-pod", pod, why: "its list is empty" }); // nobody may join
       }
     }
   }
@@ -127,6 +137,16 @@ class Plan {
     this.#next.set(target, [...present, ...this.#arrivals([first, ...others])]);
   }
 
+  /** Who has lost the last workload, and got no new one, goes. */
+  closeEmpty(): void {
+    for (const [name, entries] of this.#next) {
+      const pod = this.#seen.pods.get(name);
+      if (entries.length > 0 || pod === undefined) continue;
+      this.#next.delete(name);
+      this.marks.push({ do: "mark-pod", pod, why: "last workload left" });
+    }
+  }
+
   attachmentActions(): Action[] {
     const { attachment } = this.#seen;
     const attachments = Object.fromEntries(this.#next);
@@ -137,8 +157,15 @@ class Plan {
       return this.#next.size === 0 ? [] : [{ do: "create-attachment", lists }];
     }
     if (this.#next.size === 0) return [{ do: "delete-attachment", attachment }];
-    if (isSame(this.#listed, attachments)) return [];
+    if (isSame(this.#listed, attachments)) return this.#statusActions(attachment);
     return [{ do: "update-attachment", attachment, lists }];
+  }
+
+  /** In a quiet moment: it would make the version stale that a change of the lists needs. */
+  #statusActions(attachment: Attachment): Action[] {
+    const status = statusOf(this.#seen);
+    if (isSameStatus(attachment.status, status)) return [];
+    return [{ do: "write-status", attachment, status }];
   }
 
   /** Pods made for this attachment that it does not list: finished, let go, or left by a crash. */

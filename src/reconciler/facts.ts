@@ -4,7 +4,11 @@ import type {
   PersistentVolumeClaim,
   Pod,
 } from "../kube/resource.ts";
-import type { AttachmentSpec, MountpointS3PodAttachment } from "../volume/attachment.ts";
+import type {
+  AttachmentSpec,
+  AttachmentStatus,
+  MountpointS3PodAttachment,
+} from "../volume/attachment.ts";
 import { ANNOTATION, DRIVER_NAME, LABEL } from "../volume/names.ts";
 
 /** Why a kubelet ends what runs, and refuses what comes, while its node shuts down. */
@@ -59,6 +63,8 @@ export interface MountpointPod {
   readonly terminating: boolean;
   /** Its container dies again and again, and the kubelet waits before it starts it once more. */
   readonly backingOff: boolean;
+  /** Why the scheduler finds no room for it; empty when it does, or has not tried. */
+  readonly unschedulable: string;
   /** The kubelet ended or refused it because the node shuts down. */
   readonly shutDown: boolean;
   readonly needsUnmount: boolean;
@@ -84,6 +90,8 @@ export interface Attachment {
   readonly uid: string;
   readonly resourceVersion: string;
   readonly spec: AttachmentSpec;
+  /** The controller's part of it. */
+  readonly status?: Pick<AttachmentStatus, "phase" | "conditions">;
 }
 
 /** A pod without claims is not a workload: undefined. */
@@ -149,6 +157,7 @@ export function mountpointPodOf({ metadata, spec, status }: Pod): MountpointPod 
     finished: isFinished(status?.phase),
     terminating: metadata?.deletionTimestamp !== undefined,
     backingOff: isBackingOff(status?.containerStatuses ?? []),
+    unschedulable: unschedulableWhy(status?.conditions ?? []),
     shutDown: SHUTDOWN_REASONS.has(status?.reason ?? ""),
     needsUnmount: annotations[ANNOTATION.needsUnmount] === "true",
     noNewWorkload: annotations[ANNOTATION.noNewWorkload] === "true",
@@ -170,12 +179,14 @@ export function nodeOf({ metadata, spec, status }: ClusterNode): NodeFacts {
   };
 }
 
-export function attachmentOf({ metadata, spec }: MountpointS3PodAttachment): Attachment {
+export function attachmentOf({ metadata, spec, status }: MountpointS3PodAttachment): Attachment {
+  const { mountpointPods: _theNodes, ...ours } = status ?? {};
   return {
     name: metadata.name,
     uid: metadata.uid ?? "",
     resourceVersion: metadata.resourceVersion ?? "",
     spec,
+    ...(status && { status: ours }),
   };
 }
 
@@ -183,6 +194,19 @@ function isBackingOff(
   containers: readonly { readonly state?: { readonly waiting?: { readonly reason?: string } } }[],
 ): boolean {
   return containers.some(({ state }) => state?.waiting?.reason === "CrashLoopBackOff");
+}
+
+interface PodCondition {
+  readonly type: string;
+  readonly status: string;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+function unschedulableWhy(conditions: readonly PodCondition[]): string {
+  const scheduled = conditions.find((condition) => condition.type === "PodScheduled");
+  if (scheduled?.status !== "False" || scheduled.reason !== "Unschedulable") return "";
+  return scheduled.message || "no reason given";
 }
 
 function isFinished(phase: string | undefined): boolean {

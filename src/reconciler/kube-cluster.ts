@@ -73,6 +73,10 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
       ];
       await client.patch(ATTACHMENTS, { name }, patch, signal);
     },
+    async writeStatus({ name, uid }, status, signal) {
+      const patch = { metadata: { uid }, status }; // what the node service says is left alone
+      await unless("absent", client.patchStatus(ATTACHMENTS, { name }, patch, signal));
+    },
     async deleteAttachment({ name, uid, resourceVersion }, signal) {
       const preconditions = { uid, resourceVersion };
       await unless("absent", client.delete(ATTACHMENTS, { name }, preconditions, signal));

@@ -90,17 +90,18 @@ test("a volume chooses its pod's resources, proxies and service account", () => 
   assert.equal(spec?.automountServiceAccountToken, undefined, "the account's own word counts");
 });
 
+function cacheOf(attributes: Record<string, string>) {
+  const { spec } = make(attributes);
+  assert.equal(spec?.containers[0]?.volumeMounts?.[1]?.mountPath, "/cache");
+  return spec.volumes?.[1];
+}
+
 test("a cache is a volume at /cache, wherever it comes from", () => {
-  const sourceOf = (attributes: Record<string, string>) => {
-    const { spec } = make(attributes);
-    assert.equal(spec?.containers[0]?.volumeMounts?.[1]?.mountPath, "/cache");
-    return spec.volumes?.[1];
-  };
-  assert.deepEqual(sourceOf({ cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi" }), {
+  assert.deepEqual(cacheOf({ cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi" }), {
     name: "cache",
     emptyDir: { sizeLimit: "1Gi" },
   });
-  const claim = sourceOf({
+  const claim = cacheOf({
     cache: "ephemeral",
     cacheEphemeralStorageClassName: "fast",
     cacheEphemeralStorageResourceRequest: "5Gi",

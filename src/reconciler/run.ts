@@ -49,6 +49,7 @@ export async function startReconciler(
     driverVersion: options.mountpointPods.driverVersion,
     log,
     nowMs: Date.now,
+    tell: ({ workload, reason, note }) => warn(workload, reason, note),
   });
   const queue = new WorkQueue({
     concurrency: CONCURRENCY,

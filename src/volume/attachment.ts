@@ -49,7 +49,12 @@ export interface AttachmentSpec {
   readonly mountIDs?: MountIds;
 }
 
+/**
+ * Two writers, each with fields of its own: the controller phase and conditions, the node service
+ * of the attachment's node mountpointPods. Both send merge patches of their part and no more.
+ */
 export interface AttachmentStatus {
+  /** Absent before the first word on it: pending, and nothing to tell. */
   readonly phase?: "Pending" | "Mounted" | "Recovering" | "Failed";
   readonly conditions?: readonly AttachmentCondition[];
   readonly mountpointPods?: Readonly<Record<string, MountpointPodStatus>>;
@@ -63,6 +68,7 @@ export interface AttachmentCondition {
   readonly lastTransitionTime: string;
 }
 
+/** Of one that is not listed any more: null in the node service's next patch, which removes it. */
 export interface MountpointPodStatus {
   readonly engineVersion?: string;
   readonly restartsSurvived?: number;

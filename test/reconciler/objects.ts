@@ -150,6 +150,14 @@ export class Bench {
     await this.#admin.patchStatus(PODS, place, { status: { containerStatuses } }, this.#signal);
   }
 
+  /** What the scheduler says when it tried in vain. */
+  async noRoomFor(name: string, message: string): Promise<void> {
+    const failed = { type: "PodScheduled", status: "False", reason: "Unschedulable", message };
+    const place = { namespace: MOUNTPOINTS, name };
+    const patch = { status: { conditions: [failed] } };
+    await this.#admin.patchStatus(PODS, place, patch, this.#signal);
+  }
+
   async removeMountpointPod(name: string): Promise<void> {
     const place = { namespace: MOUNTPOINTS, name };
     await this.#admin.delete(PODS, place, { gracePeriodSeconds: 0 }, this.#signal);

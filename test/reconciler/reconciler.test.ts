@@ -58,6 +58,10 @@ test(
     assert.equal(created.spec?.priorityClassName, "mount-s3-critical");
     assert.equal(created.spec?.nodeName, undefined, "the scheduler binds it");
     await bench.runMountpointPod(pod);
+    await bench.attachments.until(
+      (list) => list.get(attachment)?.status?.phase === "Mounted" || undefined,
+      signal,
+    );
 
     const second = await bench.workload("second", "pv-life");
     assert.deepEqual(await bench.served(second), { pod, attachment });
@@ -226,10 +230,7 @@ test("a version that the API server has forgotten is listed anew", TIMEOUT, asyn
   await bench.nothingIsLeft();
 });
 
-test("what is wrong with a volume is said at the workload", TIMEOUT, async () => {
-  const attributes = { bucketName: "bucket", authenticationSource: "pod" };
-  await bench.volume("pv-wrong", [], attributes);
-  const uid = await bench.workload("wrong", "pv-wrong");
+async function eventAt(uid: string): Promise<string> {
   const events = new WatchedList({
     client: chart.admin,
     log,
@@ -240,10 +241,31 @@ test("what is wrong with a volume is said at the workload", TIMEOUT, async () =>
   const own = new AbortController();
   const following = events.start(own.signal);
   const note = await events.until((list) => Array.from(list.values())[0], signal);
-  assert.match(note, /volume pv-wrong: .*authenticationSource is "pod": use "driver" or "secret"/);
   own.abort();
   await following;
+  return note;
+}
+
+test("what is wrong with a volume is said at the workload", TIMEOUT, async () => {
+  const attributes = { bucketName: "bucket", authenticationSource: "pod" };
+  await bench.volume("pv-wrong", [], attributes);
+  const note = await eventAt(await bench.workload("wrong", "pv-wrong"));
+  assert.match(note, /volume pv-wrong: .*authenticationSource is "pod": use "driver" or "secret"/);
   await bench.removeWorkload("wrong");
+});
+
+test("a node without room is told at the workload and in the status", TIMEOUT, async () => {
+  await bench.volume("pv-room");
+  const uid = await bench.workload("waiting", "pv-room");
+  const { pod, attachment } = await bench.served(uid);
+  await bench.noRoomFor(pod, "0/1 nodes are available: 1 Insufficient memory.");
+  const words = new RegExp(`${pod} finds no room on node ${NODE}: .*Insufficient memory`);
+  assert.match(await eventAt(uid), words);
+  const status = await bench.attachments.until((list) => list.get(attachment)?.status, signal);
+  assert.equal(status.phase, "Pending");
+  assert.match(status.conditions?.find((one) => one.type === "Ready")?.message ?? "", words);
+  await bench.removeWorkload("waiting");
+  await bench.nothingIsLeft();
 });
 
 test("the chart upgrades in place and lints", TIMEOUT, async () => {

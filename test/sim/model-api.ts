@@ -120,6 +120,7 @@ export class ModelApi {
             workloadUid,
             mountId,
             backingOff: false,
+            unschedulable: "",
             shutDown: false,
           });
         }),
@@ -145,11 +146,19 @@ export class ModelApi {
         }),
       updateAttachment: (attachment, lists) =>
         gate(() => {
-          const { name, uid, spec } = this.#unchanged(attachment);
+          const { name, uid, spec, status } = this.#unchanged(attachment);
           this.#countDropped(attachment, lists.attachments);
           this.#countMoved(spec.persistentVolumeName, lists);
           const { attachments: mountpointS3PodAttachments, mountIds: mountIDs } = lists;
-          this.#putAttachment(name, uid, { ...spec, mountpointS3PodAttachments, mountIDs });
+          const next = { ...spec, mountpointS3PodAttachments, mountIDs };
+          this.#putAttachment(name, uid, next, status);
+        }),
+      writeStatus: ({ name, uid }, status) =>
+        gate(() => {
+          const stored = this.attachments.get(name);
+          if (stored === undefined) return;
+          if (stored.uid !== uid) throw new Failure("stale", "another UID");
+          this.#putAttachment(name, uid, stored.spec, status);
         }),
       deleteAttachment: (attachment) =>
         gate(() => {
@@ -215,13 +224,19 @@ export class ModelApi {
     }
   }
 
-  #putAttachment(name: string, uid: string, spec: Attachment["spec"]): void {
+  #putAttachment(
+    name: string,
+    uid: string,
+    spec: Attachment["spec"],
+    status?: Attachment["status"],
+  ): void {
     const resourceVersion = this.nextUid("rv");
     this.#put("attachment", TELL.attachment, this.attachments, name, {
       name,
       uid,
       resourceVersion,
       spec,
+      ...(status && { status }),
     });
   }
 

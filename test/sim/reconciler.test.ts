@@ -158,7 +158,7 @@ function nodesAct(api: ModelApi): void {
   }
   for (const pod of api.pods.values()) {
     if (pod.terminating) api.removePod(pod.name);
-    else if (!pod.scheduled) api.putPod({ ...pod, scheduled: true, started: true });
+    else if (!pod.started) api.putPod({ ...pod, scheduled: true, started: true });
     else if (pod.needsUnmount && !pod.finished) api.putPod({ ...pod, finished: true });
   }
 }
@@ -166,9 +166,10 @@ function nodesAct(api: ModelApi): void {
 function checkEnd(api: ModelApi): void {
   const listedPods = new Set<string>();
   const places = new Map<string, number>();
-  for (const { spec } of api.attachments.values()) {
+  for (const { spec, status } of api.attachments.values()) {
     const pods = Object.entries(spec.mountpointS3PodAttachments);
     assert(pods.length > 0, "an attachment without pods is left");
+    assert.equal(status?.phase, phaseOf(api, Object.keys(spec.mountpointS3PodAttachments)));
     for (const [name, entries] of pods) {
       assert(entries.length > 0, "a pod that was let go is still listed");
       assert(!listedPods.has(name), "a pod is listed twice");
@@ -186,6 +187,15 @@ function checkEnd(api: ModelApi): void {
   checkMounts(api);
   for (const workload of api.workloads.values()) checkServed(workload, places);
   for (const count of places.values()) assert.equal(count, 1, "a workload is attached twice");
+}
+
+/** All that remains of troubles at the end are pods of workloads that leave. */
+function phaseOf(api: ModelApi, podNames: readonly string[]): string {
+  const good = podNames.every((name) => {
+    const pod = api.pods.get(name);
+    return pod !== undefined && !pod.finished && !pod.needsUnmount && !pod.backingOff;
+  });
+  return good ? "Mounted" : "Recovering";
 }
 
 /** Two that serve one mount would corrupt it. */

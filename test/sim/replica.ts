@@ -45,6 +45,7 @@ export class Replica {
       driverVersion: DRIVER_VERSION,
       log: pino({ level: "silent" }),
       nowMs: () => this.#api.nowMs,
+      tell: () => Promise.resolve(),
     });
     for (const volume of this.#volumes) {
       const [namespace = "", name = ""] = volume.claimKey.split("/");
