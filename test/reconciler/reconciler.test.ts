@@ -179,15 +179,6 @@ test("every scalar field of an attachment can be selected", TIMEOUT, async () =>
   node[Symbol.dispose]();
 });
 
-test("the node service may read its own things, and no other pods", TIMEOUT, async () => {
-  using node = new KubeClient(chart.accessOf("s3-csi-driver-sa"));
-  await node.list(PODS, { namespace: MOUNTPOINTS }, signal);
-  await assert.rejects(node.list(PODS, {}, signal), { kind: "denied" });
-  await assert.rejects(controller.list(PODS, { namespace: "x" }, AbortSignal.abort()));
-  const place = { namespace: "default", name: "x" };
-  await assert.rejects(controller.delete(PODS, place, {}, signal), { kind: "denied" });
-});
-
 test("a line that is cut while things happen is caught up with", TIMEOUT, async () => {
   await bench.volume("pv-cut");
   const first = await bench.workload("cut-1", "pv-cut");
