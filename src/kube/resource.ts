@@ -49,12 +49,12 @@ export const PVCS: Resource<PersistentVolumeClaim> = {
   prefix: "/api/v1",
   plural: "persistentvolumeclaims",
 };
+export const NODES: Resource<ClusterNode> = { prefix: "/api/v1", plural: "nodes" };
 export const EVENTS: Resource<KubeEvent> = { prefix: "/apis/events.k8s.io/v1", plural: "events" };
 export const LEASES: Resource<Lease> = {
   prefix: "/apis/coordination.k8s.io/v1",
   plural: "leases",
 };
-export const NODES: Resource<ClusterNode> = { prefix: "/api/v1", plural: "nodes" };
 export const CSI_NODES: Resource<CsiNode> = {
   prefix: "/apis/storage.k8s.io/v1",
   plural: "csinodes",

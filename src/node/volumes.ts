@@ -231,9 +231,9 @@ export class Volumes {
     moved: AbortSignal,
     clock: StopWatch,
   ): Promise<Source> {
-    const { policy } = this.#options;
-    const plan = planMount(request.mountOptions, assignment.spec.workloadFSGroup, policy);
-    const { context, secrets } = request;
+    const { mountOptions, context, secrets } = request;
+    const fsGroup = assignment.spec.workloadFSGroup;
+    const plan = planMount(mountOptions, fsGroup, this.#options.policy, context.cache);
     for (const warning of [
       ...plan.warnings,
       ...secretWarnings(context.authenticationSource, secrets),

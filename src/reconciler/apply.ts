@@ -5,7 +5,7 @@ import type { Action, Observed } from "./decide.ts";
 /** Thin on purpose: no branch here that decide() could have taken. Returns when to look again. */
 export async function apply(
   actions: readonly Action[],
-  { name, key }: Observed,
+  { name, key, attributes }: Observed,
   cluster: Cluster,
   signal: AbortSignal,
 ): Promise<number | undefined> {
@@ -14,7 +14,7 @@ export async function apply(
     switch (action.do) {
       case "create-pod":
         assert(key !== undefined, "decided with a key");
-        await cluster.createPod(action.pod, name, key, signal);
+        await cluster.createPod(action.pod, { attachment: name, key, attributes }, signal);
         break;
       case "mark-pod":
         await cluster.markPod(action.pod, signal);
@@ -24,10 +24,13 @@ export async function apply(
         break;
       case "create-attachment":
         assert(key !== undefined, "decided with a key");
-        await cluster.createAttachment(name, key, action.attachments, signal);
+        await cluster.createAttachment(name, key, action.lists, signal);
         break;
       case "update-attachment":
-        await cluster.updateAttachment(action.attachment, action.attachments, signal);
+        await cluster.updateAttachment(action.attachment, action.lists, signal);
+        break;
+      case "write-status":
+        await cluster.writeStatus(action.attachment, action.status, signal);
         break;
       case "delete-attachment":
         await cluster.deleteAttachment(action.attachment, signal);

@@ -1,6 +1,8 @@
-import type { Attachments, SharingKey } from "../volume/attachment.ts";
+import type { AttachmentLists, SharingKey } from "../volume/attachment.ts";
+import type { ControllerStatus } from "./attachment-status.ts";
 import type { NewPod } from "./decide.ts";
 import type { Attachment, MountpointPod } from "./facts.ts";
+import type { Origin } from "./mountpoint-pod.ts";
 
 /**
  * What the reconciler asks of the API server, beyond the watches. Writes are safe to repeat; one
@@ -12,20 +14,23 @@ export interface Cluster {
   /** UIDs of the pods on a node that have not ended, read now and not from a cache. */
   liveUids(nodeName: string, signal: AbortSignal): Promise<ReadonlySet<string>>;
 
-  createPod(pod: NewPod, attachment: string, key: SharingKey, signal: AbortSignal): Promise<void>;
+  /** A pod of that name which serves another mount is another state than decided for. */
+  createPod(pod: NewPod, origin: Origin, signal: AbortSignal): Promise<void>;
   markPod(pod: MountpointPod, signal: AbortSignal): Promise<void>;
   deletePod(pod: MountpointPod, signal: AbortSignal): Promise<void>;
 
   createAttachment(
     name: string,
     key: SharingKey,
-    attachments: Attachments,
+    lists: AttachmentLists,
     signal: AbortSignal,
   ): Promise<void>;
   updateAttachment(
     attachment: Attachment,
-    attachments: Attachments,
+    lists: AttachmentLists,
     signal: AbortSignal,
   ): Promise<void>;
+  /** Not guarded by a version: the last word counts. */
+  writeStatus(attachment: Attachment, status: ControllerStatus, signal: AbortSignal): Promise<void>;
   deleteAttachment(attachment: Attachment, signal: AbortSignal): Promise<void>;
 }

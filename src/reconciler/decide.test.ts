@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Attachments } from "../volume/attachment.ts";
+import type { Attachments, MountIds } from "../volume/attachment.ts";
 import { mountpointPodNameOf } from "../volume/names.ts";
 import { decide } from "./decide.ts";
 import type { Action, Observed } from "./decide.ts";
-import type { Attachment, MountpointPod, Workload } from "./facts.ts";
+import type { Attachment, MountpointPod, NodeFacts, Workload } from "./facts.ts";
 
 const nowMs = Date.parse("2026-01-01T12:00:00Z");
 const TIME = "2026-01-01T11:00:00.000Z"; // long ago
@@ -33,6 +33,13 @@ const workload = (uid: string): Workload => ({
 });
 const MP0 = mountpointPodNameOf("w1", "pv");
 const MP1 = mountpointPodNameOf("w1", "pv", 1);
+const MP2 = mountpointPodNameOf("w1", "pv", 2);
+const OTHER0 = mountpointPodNameOf("w2", "pv");
+const OTHER1 = mountpointPodNameOf("w2", "pv", 1);
+const NEW = mountpointPodNameOf("w3", "pv");
+/** The successor of the first mount when nobody knows any more who its godparent was. */
+const HEIR = mountpointPodNameOf(MP0, "pv", 1);
+const UP: NodeFacts = { name: "n1", ready: true, ending: false };
 const pod = (fields: Partial<MountpointPod> = {}): MountpointPod => ({
   name: MP0,
   uid: "p",
@@ -47,15 +54,19 @@ const pod = (fields: Partial<MountpointPod> = {}): MountpointPod => ({
   attachment: "s3pa-1",
   generation: 0,
   workloadUid: "w1",
+  mountId: fields.name ?? MP0,
+  backingOff: false,
+  unschedulable: "",
+  shutDown: false,
   ...fields,
 });
 const young = { createdMs: nowMs - 400 };
 const entries = (uids: string[], attachmentTime = TIME) =>
   uids.map((workloadPodUID) => ({ workloadPodUID, attachmentTime }));
-const attachment = (lists: Record<string, string[]>): Attachment => {
+const attachment = (lists: Record<string, string[]>, mountIDs?: MountIds): Attachment => {
   const listed = Object.entries(lists).map(([name, uids]) => [name, entries(uids)] as const);
   const attachments: Attachments = Object.fromEntries(listed);
-  const spec = { ...key, mountpointS3PodAttachments: attachments };
+  const spec = { ...key, mountpointS3PodAttachments: attachments, ...(mountIDs && { mountIDs }) };
   return { name: "s3pa-1", uid: "a", resourceVersion: "1", spec };
 };
 
@@ -65,13 +76,18 @@ interface Scene {
   readonly gone?: string[];
   readonly leaving?: string[];
   readonly pods?: MountpointPod[];
+  readonly mounts?: MountIds;
+  readonly node?: NodeFacts | null;
 }
 
-function act({ listed, wanting = [], gone = [], leaving = [], pods = [] }: Scene): string[] {
+function act(scene: Scene): string[] {
+  const { listed, wanting = [], gone = [], leaving = [], pods = [], mounts, node } = scene;
   const seen: Observed = {
     name: "s3pa-1",
     key,
-    attachment: listed === undefined ? undefined : attachment(listed),
+    attachment: listed === undefined ? undefined : attachment(listed, mounts),
+    attributes: {},
+    node: node === null ? undefined : (node ?? UP),
     wanting: wanting.map(workload),
     gone: new Set(gone),
     leaving: new Set(leaving),
@@ -79,18 +95,34 @@ function act({ listed, wanting = [], gone = [], leaving = [], pods = [] }: Scene
     driverVersion: "1",
     nowMs,
   };
-  return decide(seen).map(wordOf);
+  const actions = decide(seen).filter((action) => action.do !== "write-status"); // its own test
+  return actions.map(wordOf);
 }
 
-const shortOf = (name: string) => ({ [MP0]: "mp0", [MP1]: "mp1" })[name] ?? "mp?";
+const SHORT: Record<string, string> = {
+  [MP0]: "mp0",
+  [MP1]: "mp1",
+  [MP2]: "mp2",
+  [OTHER0]: "other0",
+  [OTHER1]: "other1",
+  [HEIR]: "heir",
+  [NEW]: "new",
+};
+const shortOf = (name: string) => SHORT[name] ?? "mp?";
 
 /** Short words, so that the table can be read. */
 function wordOf(action: Action): string {
+  if (action.do === "create-pod") {
+    const { name, mountId } = action.pod;
+    return `create-pod ${shortOf(name)}${mountId === name ? "" : ` for ${shortOf(mountId)}`}`;
+  }
   if ("pod" in action) return `${action.do} ${shortOf(action.pod.name)}`;
-  if ("attachments" in action) {
-    const lists = Object.entries(action.attachments).map(
-      ([name, list]) => `${shortOf(name)}:${list.map((entry) => entry.workloadPodUID).join("+")}`,
-    );
+  if ("lists" in action) {
+    const { attachments, mountIds } = action.lists;
+    const lists = Object.entries(attachments).map(([name, list]) => {
+      const mount = mountIds[name] === undefined ? "" : `(${shortOf(mountIds[name])})`;
+      return `${shortOf(name)}${mount}:${list.map((entry) => entry.workloadPodUID).join("+")}`;
+    });
     return `${action.do} ${lists.join(" ")}`;
   }
   return "afterMs" in action ? `${action.do} ${action.afterMs}` : action.do;
@@ -104,10 +136,10 @@ const cases: [name: string, scene: Scene, want: string[]][] = [
   ["two at once share",                        { wanting: ["w2", "w1"] },                                ["create-pod mp0", "create-attachment mp0:w1+w2"]],
   ["a served workload needs nothing",          { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod()] }, []],
   ["a second joins",                           { listed: { [MP0]: ["w1"] }, wanting: ["w1", "w2"], pods: [pod()] }, ["update-attachment mp0:w1+w2"]],
-  ["the last leaves: its list is emptied",     { listed: { [MP0]: ["w1"] }, gone: ["w1"], pods: [pod()] }, ["update-attachment mp0:"]],
+  ["the last leaves: attachment, then mark",    { listed: { [MP0]: ["w1"] }, gone: ["w1"], pods: [pod()] }, ["delete-attachment", "mark-pod mp0"]],
   ["last out, next in: the pod stays",         { listed: { [MP0]: ["w1"] }, gone: ["w1"], wanting: ["w2"], pods: [pod()] }, ["update-attachment mp0:w2"]],
-  ["an empty list: mark, then drop",           { listed: { [MP0]: [] }, pods: [pod()] },                 ["mark-pod mp0", "delete-attachment"]],
-  ["nobody joins an empty list",               { listed: { [MP0]: [] }, wanting: ["w1"], pods: [pod()] }, ["mark-pod mp0", "create-pod mp1", "update-attachment mp1:w1"]],
+  ["an empty list: drop, then mark",           { listed: { [MP0]: [] }, pods: [pod()] },                 ["delete-attachment", "mark-pod mp0"]],
+  ["nobody joins an empty list",               { listed: { [MP0]: [] }, wanting: ["w1"], pods: [pod()] }, ["create-pod mp1", "update-attachment mp1:w1", "mark-pod mp0"]],
   ["a marked pod only leaves the list",        { listed: { [MP0]: [] }, pods: [pod({ needsUnmount: true })] }, ["delete-attachment"]],
   ["a marked pod is waited for",               { pods: [pod({ needsUnmount: true })] },                  []],
   ["a finished pod is cleared away",           { pods: [pod({ needsUnmount: true, finished: true })] },  ["delete-pod mp0"]],
@@ -119,14 +151,36 @@ const cases: [name: string, scene: Scene, want: string[]][] = [
   ["but not when its workload is gone",        { gone: ["w1"], pods: [pod(young)] },                     ["mark-pod mp0"]],
   ["nobody joins a drained pod",               { listed: { [MP0]: ["w0"] }, wanting: ["w1"], pods: [pod({ noNewWorkload: true })] }, ["create-pod mp1", "update-attachment mp0:w0 mp1:w1"]],
   ["nor one of another version",               { listed: { [MP0]: ["w0"] }, wanting: ["w1"], pods: [pod({ driverVersion: "2" })] }, ["create-pod mp1", "update-attachment mp0:w0 mp1:w1"]],
-  ["a failed pod has a successor",             { listed: { [MP0]: ["w1", "w2"] }, wanting: ["w1", "w2"], pods: [pod({ finished: true })] }, ["create-pod mp1", "update-attachment mp1:w1+w2"]],
-  ["a terminating pod too",                    { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ terminating: true })] }, ["create-pod mp1", "update-attachment mp1:w1"]],
-  ["a vanished pod too",                       { listed: { [MP0]: ["w1"] }, wanting: ["w1"] },           ["create-pod mp1", "update-attachment mp1:w1"]],
-  ["a pod marked in use too",                  { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ needsUnmount: true })] }, ["create-pod mp1", "update-attachment mp1:w1"]],
+  ["a failed pod has a successor",             { listed: { [MP0]: ["w1", "w2"] }, wanting: ["w1", "w2"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1+w2"]],
+  ["a terminating pod too",                    { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ terminating: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
+  ["a vanished pod too",                       { listed: { [MP0]: ["w1"] }, wanting: ["w1"] },           ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
+  ["one in a crash loop too",                  { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ backingOff: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
+  ["a pod marked in use too",                  { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ needsUnmount: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
+  ["a successor's successor: the first mount", { listed: { [MP1]: ["w1"] }, wanting: ["w1"], pods: [pod({ name: MP1, generation: 1, mountId: MP0, finished: true })] }, ["create-pod mp2 for mp0", "update-attachment mp2(mp0):w1"]],
+  ["also when it has vanished",                { listed: { [MP1]: ["w1"] }, mounts: { [MP1]: MP0 }, wanting: ["w1"] }, ["create-pod mp2 for mp0", "update-attachment mp2(mp0):w1"]],
+  ["and with it who it was made for",          { listed: { [MP0]: ["w2"] }, wanting: ["w2"] },           ["create-pod heir for mp0", "update-attachment heir(mp0):w2"]],
+  ["two lost pods, two successors",            { listed: { [MP0]: ["w1"], [OTHER0]: ["w2"] }, wanting: ["w1", "w2"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "create-pod other1 for other0", "update-attachment mp1(mp0):w1 other1(other0):w2"]],
+  ["a good pod does not take in a lost mount", { listed: { [MP0]: ["w1"], [OTHER0]: ["w2"] }, wanting: ["w1", "w2"], pods: [pod(), pod({ name: OTHER0, workloadUid: "w2", finished: true })] }, ["create-pod other1 for other0", "update-attachment mp0:w1 other1(other0):w2"]],
+  ["a newcomer joins the successor",           { listed: { [MP0]: ["w1"] }, wanting: ["w1", "w3"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1+w3"]],
+  ["but does not wait for one",                { listed: { [MP0]: ["w1"] }, wanting: ["w1", "w3"], pods: [pod({ finished: true, ...young })] }, ["look-again 600", "create-pod new", "update-attachment mp0:w1 new:w3"]],
+  ["nobody joins a crash loop",                { listed: { [MP0]: ["w1"] }, wanting: ["w1", "w3"], pods: [pod({ backingOff: true, ...young })] }, ["look-again 600", "create-pod new", "update-attachment mp0:w1 new:w3"]],
+  ["a crash left the successor: it is used",   { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true, ...young }), pod({ name: MP1, generation: 1, mountId: MP0 })] }, ["update-attachment mp1(mp0):w1"]],
+  ["not one that serves another mount",        { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true }), pod({ name: MP1, generation: 1, ...young })] }, ["create-pod mp2 for mp0", "update-attachment mp2(mp0):w1", "look-again 29600"]],
+  ["the replaced one goes, and is not marked", { listed: { [MP1]: ["w1"] }, mounts: { [MP1]: MP0 }, wanting: ["w1"], pods: [pod({ backingOff: true }), pod({ name: MP1, generation: 1, mountId: MP0, ...young })] }, ["delete-pod mp0"]],
+  ["also when it was marked",                  { listed: { [MP1]: ["w1"] }, mounts: { [MP1]: MP0 }, wanting: ["w1"], pods: [pod({ needsUnmount: true }), pod({ name: MP1, generation: 1, mountId: MP0, ...young })] }, ["delete-pod mp0"]],
+  ["a newer one may be about to be listed",    { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod(), pod({ name: MP1, generation: 1, mountId: MP0, ...young })] }, ["look-again 29600"]],
+  ["if it is not, it goes",                    { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod(), pod({ name: MP1, generation: 1, mountId: MP0 })] }, ["delete-pod mp1"]],
+  ["a marked pod in a crash loop goes",        { pods: [pod({ needsUnmount: true, backingOff: true })] }, ["delete-pod mp0"]],
   ["a successor waits its time",               { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true, ...young })] }, ["look-again 600"]],
   ["longer in a later generation",             { listed: { [MP1]: ["w1"] }, wanting: ["w1"], pods: [pod({ name: MP1, generation: 1, finished: true, ...young })] }, ["look-again 1600"]],
+  ["never longer than five minutes",           { listed: { [MP1]: ["w1"] }, wanting: ["w1"], pods: [pod({ name: MP1, generation: 50, finished: true, ...young })] }, ["look-again 299600"]],
   ["none for workloads that all leave",        { listed: { [MP0]: ["w1"] }, leaving: ["w1"], pods: [pod({ finished: true })] }, []],
-  ["leaving ones move with one that stays",    { listed: { [MP0]: ["w0", "w1"] }, wanting: ["w1"], leaving: ["w0"], pods: [pod({ finished: true })] }, ["create-pod mp1", "update-attachment mp1:w1+w0"]],
+  ["leaving ones move with one that stays",    { listed: { [MP0]: ["w0", "w1"] }, wanting: ["w1"], leaving: ["w0"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w0+w1"]],
+  ["none on a node that was deleted",          { node: null, listed: { [MP0]: ["w1"] }, wanting: ["w1"] },  []],
+  ["none on a node that is switched off",      { node: { ...UP, ending: true }, listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true })] }, []],
+  ["none on a node that shuts down",           { node: { ...UP, ready: false }, listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true, shutDown: true })] }, []],
+  ["but when it is back",                      { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true, shutDown: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
+  ["a node that is only not ready counts",     { node: { ...UP, ready: false }, listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
 ];
 for (const [name, scene, want] of cases) {
   test(name, () => {
@@ -142,11 +196,13 @@ test("who moves gets a new time, who stays keeps the old one", () => {
     wanting: [workload("w1"), workload("w2")],
     gone: new Set(),
     leaving: new Set(),
+    attributes: {},
+    node: UP,
     pods: new Map([[MP0, pod()]]),
     driverVersion: "1",
     nowMs,
   };
   const [action] = decide(seen);
   assert(action?.do === "update-attachment");
-  assert.deepEqual(action.attachments[MP0], [...entries(["w1"]), ...entries(["w2"], NOW)]);
+  assert.deepEqual(action.lists.attachments[MP0], [...entries(["w1"]), ...entries(["w2"], NOW)]);
 });

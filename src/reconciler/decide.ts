@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
-import type { Attachments, SharingKey, WorkloadAttachment } from "../volume/attachment.ts";
+import type {
+  AttachmentLists,
+  Attachments,
+  SharingKey,
+  WorkloadAttachment,
+} from "../volume/attachment.ts";
 import { mountpointPodNameOf } from "../volume/names.ts";
-import type { Attachment, MountpointPod, Workload } from "./facts.ts";
+import { isSameStatus, statusOf } from "./attachment-status.ts";
+import type { ControllerStatus } from "./attachment-status.ts";
+import type { Attachment, MountpointPod, NodeFacts, Workload } from "./facts.ts";
+import { isServing, isUsable, lineageOf, needsSuccessor, successorWaitMs } from "./succession.ts";
+import type { Lost } from "./succession.ts";
 
 /** Everything decide() may look at: the world of one attachment's name. */
 export interface Observed {
@@ -9,6 +18,8 @@ export interface Observed {
   /** What the attachment is, or is to be. Unknown when only a pod is left of it. */
   readonly key: SharingKey | undefined;
   readonly attachment: Attachment | undefined;
+  /** The PV's; empty when it was deleted under its users. */
+  readonly attributes: Readonly<Record<string, string>>;
   /** Scheduled, neither ended nor terminating, of this key. Listed or not. */
   readonly wanting: readonly Workload[];
   /** UIDs named by the attachment or a pod whose workload is over: for certain, not by a lag. */
@@ -17,6 +28,8 @@ export interface Observed {
   readonly leaving: ReadonlySet<string>;
   /** Those the attachment lists and those made for it. One that is missing is gone for certain. */
   readonly pods: ReadonlyMap<string, MountpointPod>;
+  /** The node of the key; undefined when it has been deleted. */
+  readonly node: NodeFacts | undefined;
   readonly driverVersion: string;
   readonly nowMs: number;
 }
@@ -25,26 +38,29 @@ export interface NewPod {
   readonly name: string;
   readonly workloadUid: string;
   readonly generation: number;
+  readonly mountId: string;
 }
 
 export type Action =
   | { readonly do: "create-pod"; readonly pod: NewPod }
   | { readonly do: "mark-pod"; readonly pod: MountpointPod; readonly why: string }
   | { readonly do: "delete-pod"; readonly pod: MountpointPod; readonly why: string }
-  | { readonly do: "create-attachment"; readonly attachments: Attachments }
+  | { readonly do: "create-attachment"; readonly lists: AttachmentLists }
   | {
       readonly do: "update-attachment";
       readonly attachment: Attachment;
-      readonly attachments: Attachments;
+      readonly lists: AttachmentLists;
     }
   | { readonly do: "delete-attachment"; readonly attachment: Attachment }
+  | {
+      readonly do: "write-status";
+      readonly attachment: Attachment;
+      readonly status: ControllerStatus;
+    }
   | { readonly do: "look-again"; readonly afterMs: number };
 
 type Entries = readonly WorkloadAttachment[];
 
-const SUCCESSOR_BACK_OFF_FIRST_MS = 1_000;
-const SUCCESSOR_BACK_OFF_MAX_MS = 300_000;
-const GENERATIONS_SEARCHED = 100;
 /** Another replica may be about to list the pod it has just made. */
 const UNLISTED_GRACE_MS = 30_000;
 /** A pod that is let go while it starts may still run for a moment, and end by itself. */
@@ -52,23 +68,27 @@ const START_LIMIT_MS = 120_000;
 
 /**
  * Level-based and pure: one picture, one answer. The attachment is the one place where replicas
- * meet, guarded by its resourceVersion. So a pod is let go in three steps: its list becomes empty
- * (from then on nobody joins it), it is marked, it leaves the attachment.
+ * meet, guarded by its resourceVersion. So a pod first leaves the attachment, from when on nobody
+ * joins it, and then is marked; between the two it is one of those that nobody lists.
  */
 export function decide(seen: Observed): Action[] {
   const plan = new Plan(seen);
   plan.keepOrClose();
-  plan.house();
-  return [...plan.actions, ...plan.attachmentActions(), ...plan.orphanActions()];
+  plan.replaceLost();
+  plan.welcome();
+  plan.closeEmpty();
+  return [...plan.actions, ...plan.attachmentActions(), ...plan.marks, ...plan.orphanActions()];
 }
 
 class Plan {
   readonly actions: Action[] = [];
+  /** Of pods that leave the attachment: only once it has been written. */
+  readonly marks: Action[] = [];
   readonly #seen: Observed;
   readonly #listed: Attachments;
   readonly #next = new Map<string, Entries>();
-  /** Workloads whose Mountpoint Pod is lost, under the pod's name. */
-  readonly #homeless = new Map<string, Entries>();
+  readonly #created = new Map<string, NewPod>();
+  readonly #lost: Lost[] = [];
 
   constructor(seen: Observed) {
     this.#seen = seen;
@@ -77,42 +97,75 @@ class Plan {
 
   /** What becomes of each pod that the attachment lists. */
   keepOrClose(): void {
-    for (const [name, entries] of Object.entries(this.#listed)) {
+    for (const [name, listed] of Object.entries(this.#listed)) {
       const pod = this.#seen.pods.get(name);
-      const live = entries.filter((entry) => !this.#seen.gone.has(entry.workloadPodUID));
-      if (entries.length === 0) {
-        if (isUsable(pod)) this.actions.push({ do: "mark-pod", pod, why: "last workload left" });
-      } else if (live.length > 0 && !isUsable(pod)) {
-        this.#homeless.set(name, live);
+      const entries = listed.filter((entry) => !this.#seen.gone.has(entry.workloadPodUID));
+      if (entries.length > 0 && !isServing(pod)) {
+        this.#lost.push({ name, pod, entries, mountId: this.#mountIdOf(name) });
+      } else if (entries.length > 0 || listed.length > 0) {
+        if (isUsable(pod)) this.#next.set(name, entries);
       } else if (isUsable(pod)) {
-        this.#next.set(name, live);
+        this.marks.push({ do: "mark-pod", pod, why: "its list is empty" }); // nobody may join
       }
     }
   }
 
+  /** One successor for each lost pod, for its mount. Until its time has come, all stays. */
+  replaceLost(): void {
+    const { leaving, node, nowMs } = this.#seen;
+    const taken: Lost[] = [];
+    for (const lost of this.#lost) {
+      const needed = needsSuccessor(lost, leaving, node);
+      const { generation } = lineageOf(lost, this.#pvName());
+      const waitMs = this.#leftFor(lost) ? 0 : successorWaitMs(lost, generation, nowMs);
+      if (needed && waitMs <= 0) taken.push(lost);
+      else this.#next.set(lost.name, lost.entries);
+      if (needed && waitMs > 0) this.actions.push({ do: "look-again", afterMs: waitMs });
+    }
+    for (const lost of taken) {
+      const uids = lost.entries.map((entry) => entry.workloadPodUID);
+      this.#next.set(this.#successorOf(lost), this.#arrivals(uids));
+    }
+  }
+
   /** A place for everybody who has none: a pod that is there, else one new pod for all of them. */
-  house(): void {
-    const newcomers = this.#newcomers();
-    const moving = this.#movable();
-    if (newcomers.length === 0 && moving.length === 0) return;
-    const target = this.#joinable() ?? this.#newPod(moving[0] ?? newcomers[0] ?? "");
-    const attachmentTime = new Date(this.#seen.nowMs).toISOString();
-    const arrivals = [...moving, ...newcomers].map((uid) => ({
-      workloadPodUID: uid,
-      attachmentTime,
-    }));
-    this.#next.set(target, [...(this.#next.get(target) ?? []), ...arrivals]);
+  welcome(): void {
+    const [first, ...others] = this.#newcomers();
+    if (first === undefined) return;
+    const target = this.#joinable() ?? this.#newPod(first);
+    const present = this.#next.get(target) ?? [];
+    this.#next.set(target, [...present, ...this.#arrivals([first, ...others])]);
+  }
+
+  /** Who has lost the last workload, and got no new one, goes. */
+  closeEmpty(): void {
+    for (const [name, entries] of this.#next) {
+      const pod = this.#seen.pods.get(name);
+      if (entries.length > 0 || pod === undefined) continue;
+      this.#next.delete(name);
+      this.marks.push({ do: "mark-pod", pod, why: "last workload left" });
+    }
   }
 
   attachmentActions(): Action[] {
     const { attachment } = this.#seen;
     const attachments = Object.fromEntries(this.#next);
+    const mounts = Array.from(this.#next.keys(), (pod) => [pod, this.#mountIdOf(pod)] as const);
+    const inherited = mounts.filter(([pod, mountId]) => mountId !== pod);
+    const lists = { attachments, mountIds: Object.fromEntries(inherited) };
     if (attachment === undefined) {
-      return this.#next.size === 0 ? [] : [{ do: "create-attachment", attachments }];
+      return this.#next.size === 0 ? [] : [{ do: "create-attachment", lists }];
     }
     if (this.#next.size === 0) return [{ do: "delete-attachment", attachment }];
-    if (isSame(this.#listed, attachments)) return [];
-    return [{ do: "update-attachment", attachment, attachments }];
+    if (isSame(this.#listed, attachments)) return this.#statusActions(attachment);
+    return [{ do: "update-attachment", attachment, lists }];
+  }
+
+  /** In a quiet moment: it would make the version stale that a change of the lists needs. */
+  #statusActions(attachment: Attachment): Action[] {
+    const status = statusOf(this.#seen);
+    if (isSameStatus(attachment.status, status)) return [];
+    return [{ do: "write-status", attachment, status }];
   }
 
   /** Pods made for this attachment that it does not list: finished, let go, or left by a crash. */
@@ -121,11 +174,22 @@ class Plan {
     for (const pod of this.#seen.pods.values()) {
       if (Object.hasOwn(this.#listed, pod.name) || this.#next.has(pod.name)) continue;
       if (pod.terminating) continue;
+      const heir = this.#next.keys().find((name) => this.#mountIdOf(name) === pod.mountId);
       if (pod.finished) actions.push({ do: "delete-pod", pod, why: "finished" });
+      else if (heir !== undefined) actions.push(this.#replaced(pod, heir));
       else if (!pod.needsUnmount) actions.push(this.#unused(pod));
+      else if (pod.backingOff) actions.push({ do: "delete-pod", pod, why: "can not end itself" });
       else if (!pod.started) actions.push(this.#neverStarted(pod));
     }
     return actions;
+  }
+
+  /** Never marked: its mount lives on in another pod. A newer one may be about to be listed. */
+  #replaced(pod: MountpointPod, heir: string): Action {
+    const generation = this.#seen.pods.get(heir)?.generation ?? 0;
+    const afterMs = pod.createdMs + UNLISTED_GRACE_MS - this.#seen.nowMs;
+    if (afterMs > 0 && pod.generation > generation) return { do: "look-again", afterMs };
+    return { do: "delete-pod", pod, why: "replaced" };
   }
 
   /** Nobody will ever unmount and end a pod whose image can not be had: give up on it. */
@@ -143,85 +207,79 @@ class Plan {
 
   #newcomers(): string[] {
     const listed = new Set<string>();
-    for (const entries of [...this.#next.values(), ...this.#homeless.values()]) {
+    for (const entries of this.#next.values()) {
       for (const entry of entries) listed.add(entry.workloadPodUID);
     }
     const uids = this.#seen.wanting.map((workload) => workload.uid);
     return uids.filter((uid) => !listed.has(uid)).toSorted();
   }
 
-  /** No successor for workloads that all leave anyway, and none before its time. */
-  #movable(): string[] {
-    const moving: string[] = [];
-    for (const [name, entries] of this.#homeless) {
-      const waitMs = this.#successorWaitMs(name, entries);
-      const stays = entries.some((entry) => !this.#seen.leaving.has(entry.workloadPodUID));
-      if (stays && waitMs <= 0) {
-        moving.push(...entries.map((entry) => entry.workloadPodUID));
-        continue;
-      }
-      this.#next.set(name, entries);
-      if (stays) this.actions.push({ do: "look-again", afterMs: waitMs });
-    }
-    // The name of the successor comes from the first: one that stays is the better godparent.
-    const leaves = (uid: string) => Number(this.#seen.leaving.has(uid));
-    return moving.toSorted((a, b) => leaves(a) - leaves(b) || (a < b ? -1 : 1));
+  #arrivals(uids: readonly string[]): Entries {
+    const attachmentTime = new Date(this.#seen.nowMs).toISOString();
+    return uids.map((workloadPodUID) => ({ workloadPodUID, attachmentTime }));
   }
 
-  /** The n-th generation waits twice as long as the one before; who lived long waits no more. */
-  #successorWaitMs(name: string, entries: Entries): number {
-    const pod = this.#seen.pods.get(name);
-    const times = entries.map((entry) => Date.parse(entry.attachmentTime));
-    const sinceMs = pod?.createdMs ?? Math.max(...times);
-    const uids = entries.map((entry) => entry.workloadPodUID);
-    const generations = uids.map((uid) => this.#generationOf(name, uid));
-    const generation = pod?.generation ?? Math.max(0, ...generations);
-    const fullMs = SUCCESSOR_BACK_OFF_FIRST_MS * 2 ** Math.min(generation, 20);
-    return sinceMs + Math.min(fullMs, SUCCESSOR_BACK_OFF_MAX_MS) - this.#seen.nowMs;
-  }
-
-  /** Which generation of a workload's Mountpoint Pods has this name; -1 for another workload's. */
-  #generationOf(podName: string, workloadUid: string): number {
-    const pvName = this.#seen.key?.persistentVolumeName ?? "";
-    for (let generation = 0; generation < GENERATIONS_SEARCHED; generation += 1) {
-      if (mountpointPodNameOf(workloadUid, pvName, generation) === podName) return generation;
-    }
-    return -1;
-  }
-
+  /** One that runs already, else a successor that is just being made. */
   #joinable(): string | undefined {
-    for (const name of Array.from(this.#next.keys()).toSorted()) {
-      const pod = this.#seen.pods.get(name);
-      if (!isUsable(pod) || pod.noNewWorkload) continue;
-      if (pod.driverVersion === this.#seen.driverVersion) return name;
-    }
-    return undefined;
+    const names = Array.from(this.#next.keys()).toSorted();
+    const isOpen = (name: string) => this.#isOpen(this.#seen.pods.get(name));
+    return names.find(isOpen) ?? names.find((name) => this.#created.has(name));
   }
 
-  /**
-   * The first name that is free, or that a crash left with a good pod which nobody lists. It comes
-   * after those of the pods that are lost: a name must not mean another pod from one look to the
-   * next.
-   */
+  #isOpen(pod: MountpointPod | undefined): boolean {
+    const sameVersion = pod?.driverVersion === this.#seen.driverVersion;
+    return isServing(pod) && !pod.noNewWorkload && sameVersion;
+  }
+
+  /** The first name that is free, or that a crash left with a good pod which nobody lists. */
   #newPod(workloadUid: string): string {
-    const { key, pods, driverVersion } = this.#seen;
-    assert(key !== undefined, "somebody wants or has an attachment, so its key is known");
-    const lost = Array.from(this.#homeless.keys(), (name) => this.#generationOf(name, workloadUid));
-    for (let generation = 1 + Math.max(-1, ...lost); ; generation += 1) {
-      const name = mountpointPodNameOf(workloadUid, key.persistentVolumeName, generation);
-      if (Object.hasOwn(this.#listed, name)) continue;
-      const pod = pods.get(name);
-      if (pod === undefined) {
-        this.actions.push({ do: "create-pod", pod: { name, workloadUid, generation } });
-        return name;
-      }
-      if (isUsable(pod) && !pod.noNewWorkload && pod.driverVersion === driverVersion) return name;
+    for (let generation = 0; ; generation += 1) {
+      const name = mountpointPodNameOf(workloadUid, this.#pvName(), generation);
+      if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
+      const pod = this.#seen.pods.get(name);
+      if (pod === undefined) return this.#create({ name, workloadUid, generation, mountId: name });
+      if (this.#isOpen(pod) && pod.mountId === name) return name;
     }
   }
-}
 
-function isUsable(pod: MountpointPod | undefined): pod is MountpointPod {
-  return pod !== undefined && !pod.finished && !pod.terminating && !pod.needsUnmount;
+  /** One that a crash left, else the next of the line whose name is free: it never goes back. */
+  #successorOf(lost: Lost): string {
+    const left = this.#leftFor(lost);
+    if (left !== undefined) return left.name;
+    const { workloadUid, generation: last } = lineageOf(lost, this.#pvName());
+    for (let generation = last + 1; ; generation += 1) {
+      const name = mountpointPodNameOf(workloadUid, this.#pvName(), generation);
+      if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
+      if (this.#seen.pods.has(name)) continue;
+      return this.#create({ name, workloadUid, generation, mountId: lost.mountId });
+    }
+  }
+
+  /** A good pod that was made for the mount, and is not listed yet. */
+  #leftFor({ mountId }: Lost): MountpointPod | undefined {
+    const left = this.#seen.pods.values().filter((pod) => {
+      return pod.mountId === mountId && isServing(pod) && !Object.hasOwn(this.#listed, pod.name);
+    });
+    return left.toArray().toSorted((a, b) => b.generation - a.generation)[0];
+  }
+
+  #create(pod: NewPod): string {
+    this.#created.set(pod.name, pod);
+    this.actions.push({ do: "create-pod", pod });
+    return pod.name;
+  }
+
+  #mountIdOf(podName: string): string {
+    const { pods, attachment } = this.#seen;
+    const made = this.#created.get(podName) ?? pods.get(podName);
+    return made?.mountId ?? attachment?.spec.mountIDs?.[podName] ?? podName;
+  }
+
+  #pvName(): string {
+    const { key } = this.#seen;
+    assert(key !== undefined, "somebody wants or has an attachment, so its key is known");
+    return key.persistentVolumeName;
+  }
 }
 
 function isSame(a: Attachments, b: Attachments): boolean {

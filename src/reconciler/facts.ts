@@ -1,6 +1,22 @@
-import type { PersistentVolume, PersistentVolumeClaim, Pod } from "../kube/resource.ts";
-import type { AttachmentSpec, MountpointS3PodAttachment } from "../volume/attachment.ts";
+import type {
+  ClusterNode,
+  PersistentVolume,
+  PersistentVolumeClaim,
+  Pod,
+} from "../kube/resource.ts";
+import type {
+  AttachmentSpec,
+  AttachmentStatus,
+  MountpointS3PodAttachment,
+} from "../volume/attachment.ts";
 import { ANNOTATION, DRIVER_NAME, LABEL } from "../volume/names.ts";
+
+/** Why a kubelet ends what runs, and refuses what comes, while its node shuts down. */
+const SHUTDOWN_REASONS: ReadonlySet<string> = new Set(["Terminated", "NodeShutdown"]);
+const OFF_TAINTS: ReadonlySet<string> = new Set([
+  "node.kubernetes.io/out-of-service",
+  "node.cloudprovider.kubernetes.io/shutdown",
+]);
 
 /** The fields of the cluster that the reconciler reads, and no others: 10,000 pods must fit. */
 export interface Workload {
@@ -45,13 +61,28 @@ export interface MountpointPod {
   readonly started: boolean;
   readonly finished: boolean;
   readonly terminating: boolean;
+  /** Its container dies again and again, and the kubelet waits before it starts it once more. */
+  readonly backingOff: boolean;
+  /** Why the scheduler finds no room for it; empty when it does, or has not tried. */
+  readonly unschedulable: string;
+  /** The kubelet ended or refused it because the node shuts down. */
+  readonly shutDown: boolean;
   readonly needsUnmount: boolean;
   readonly noNewWorkload: boolean;
   readonly driverVersion: string;
   readonly attachment: string;
   readonly generation: number;
-  /** The workload that it was made for. */
+  /** The workload that it was made for, or the first of its line. */
   readonly workloadUid: string;
+  /** The mount that it serves: that of the pod it succeeds, or its own name. */
+  readonly mountId: string;
+}
+
+export interface NodeFacts {
+  readonly name: string;
+  readonly ready: boolean;
+  /** Deleted, or its machine is switched off: nothing new will run there. */
+  readonly ending: boolean;
 }
 
 export interface Attachment {
@@ -59,6 +90,8 @@ export interface Attachment {
   readonly uid: string;
   readonly resourceVersion: string;
   readonly spec: AttachmentSpec;
+  /** The controller's part of it. */
+  readonly status?: Pick<AttachmentStatus, "phase" | "conditions">;
 }
 
 /** A pod without claims is not a workload: undefined. */
@@ -114,30 +147,66 @@ export function mountpointPodOf({ metadata, spec, status }: Pod): MountpointPod 
   const labels = metadata?.labels ?? {};
   const attachment = annotations[ANNOTATION.attachment];
   if (attachment === undefined) return undefined;
+  const name = metadata?.name ?? "";
   return {
-    name: metadata?.name ?? "",
+    name,
     uid: metadata?.uid ?? "",
     createdMs: Date.parse(metadata?.creationTimestamp ?? ""),
     scheduled: spec?.nodeName !== undefined,
     started: status?.phase !== undefined && status.phase !== "Pending",
     finished: isFinished(status?.phase),
     terminating: metadata?.deletionTimestamp !== undefined,
+    backingOff: isBackingOff(status?.containerStatuses ?? []),
+    unschedulable: unschedulableWhy(status?.conditions ?? []),
+    shutDown: SHUTDOWN_REASONS.has(status?.reason ?? ""),
     needsUnmount: annotations[ANNOTATION.needsUnmount] === "true",
     noNewWorkload: annotations[ANNOTATION.noNewWorkload] === "true",
     driverVersion: labels[LABEL.driverVersion] ?? "",
     attachment,
     generation: Number(annotations[ANNOTATION.generation] ?? 0),
     workloadUid: labels[LABEL.podUid] ?? "",
+    mountId: annotations[ANNOTATION.mountId] ?? name,
   };
 }
 
-export function attachmentOf({ metadata, spec }: MountpointS3PodAttachment): Attachment {
+export function nodeOf({ metadata, spec, status }: ClusterNode): NodeFacts {
+  const ready = status?.conditions?.find((condition) => condition.type === "Ready");
+  const off = spec?.taints?.some((taint) => OFF_TAINTS.has(taint.key)) ?? false;
+  return {
+    name: metadata?.name ?? "",
+    ready: ready?.status === "True",
+    ending: off || metadata?.deletionTimestamp !== undefined,
+  };
+}
+
+export function attachmentOf({ metadata, spec, status }: MountpointS3PodAttachment): Attachment {
+  const { mountpointPods: _theNodes, ...ours } = status ?? {};
   return {
     name: metadata.name,
     uid: metadata.uid ?? "",
     resourceVersion: metadata.resourceVersion ?? "",
     spec,
+    ...(status && { status: ours }),
   };
+}
+
+function isBackingOff(
+  containers: readonly { readonly state?: { readonly waiting?: { readonly reason?: string } } }[],
+): boolean {
+  return containers.some(({ state }) => state?.waiting?.reason === "CrashLoopBackOff");
+}
+
+interface PodCondition {
+  readonly type: string;
+  readonly status: string;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+function unschedulableWhy(conditions: readonly PodCondition[]): string {
+  const scheduled = conditions.find((condition) => condition.type === "PodScheduled");
+  if (scheduled?.status !== "False" || scheduled.reason !== "Unschedulable") return "";
+  return scheduled.message || "no reason given";
 }
 
 function isFinished(phase: string | undefined): boolean {

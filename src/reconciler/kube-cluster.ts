@@ -1,5 +1,5 @@
 import { Failure } from "../base/failure.ts";
-import type { KubeClient } from "../kube/kube-client.ts";
+import type { JsonPatch, KubeClient } from "../kube/kube-client.ts";
 import { PODS } from "../kube/resource.ts";
 import {
   ATTACHMENT_API_VERSION,
@@ -32,9 +32,16 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
       const { items } = await client.list(PODS, { fieldSelector }, signal);
       return new Set(items.map((pod) => pod.metadata?.uid ?? ""));
     },
-    async createPod(pod, attachment, key, signal) {
-      const body = mountpointPodFor(pod, attachment, key, settings);
-      await unless("conflict", client.create(PODS, body, signal)); // ours, from a lost answer
+    async createPod(pod, origin, signal) {
+      const body = mountpointPodFor(pod, origin, settings);
+      try {
+        await client.create(PODS, body, signal);
+      } catch (error) {
+        if (!(error instanceof Failure) || error.kind !== "conflict") throw error;
+        const found = await this.findPod(pod.name, signal);
+        if (found?.mountId === pod.mountId && found.attachment === origin.attachment) return;
+        throw new Failure("stale", `Mountpoint Pod ${pod.name} serves another mount`, error);
+      }
     },
     async markPod({ name, uid }, signal) {
       const metadata = { uid, annotations: { [ANNOTATION.needsUnmount]: "true" } };
@@ -43,22 +50,32 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
     async deletePod({ name, uid }, signal) {
       await unless("absent", client.delete(PODS, { namespace, name }, { uid }, signal));
     },
-    async createAttachment(name, key, attachments, signal) {
+    async createAttachment(name, key, lists, signal) {
       const object: MountpointS3PodAttachment = {
         apiVersion: ATTACHMENT_API_VERSION,
         kind: ATTACHMENT_KIND,
         metadata: { name },
-        spec: attachmentSpecOf(key, attachments),
+        spec: attachmentSpecOf(key, lists),
       };
       await conflictIsStale(client.create(ATTACHMENTS, object, signal));
     },
-    async updateAttachment({ name, resourceVersion }, attachments, signal) {
-      const patch = [
+    async updateAttachment({ name, resourceVersion, spec }, lists, signal) {
+      const path = "/spec/mountIDs";
+      const patch: JsonPatch = [
         // Sets what is already there, so that the server refuses when it no longer is.
         { op: "replace", path: "/metadata/resourceVersion", value: resourceVersion },
-        { op: "replace", path: "/spec/mountpointS3PodAttachments", value: attachments },
-      ] as const;
+        { op: "replace", path: "/spec/mountpointS3PodAttachments", value: lists.attachments },
+        ...(Object.keys(lists.mountIds).length > 0
+          ? [{ op: "add", path, value: lists.mountIds } as const]
+          : spec.mountIDs === undefined
+            ? []
+            : [{ op: "remove", path } as const]),
+      ];
       await client.patch(ATTACHMENTS, { name }, patch, signal);
+    },
+    async writeStatus({ name, uid }, status, signal) {
+      const patch = { metadata: { uid }, status }; // what the node service says is left alone
+      await unless("absent", client.patchStatus(ATTACHMENTS, { name }, patch, signal));
     },
     async deleteAttachment({ name, uid, resourceVersion }, signal) {
       const preconditions = { uid, resourceVersion };

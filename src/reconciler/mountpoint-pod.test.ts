@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { mountpointPodFor } from "./mountpoint-pod.ts";
+import type { MountpointPodSettings } from "./mountpoint-pod.ts";
 
 const key = {
   nodeName: "node-1",
@@ -19,13 +20,18 @@ const settings = {
   imagePullSecrets: [],
   priorityClassName: "mount-s3-critical",
   driverVersion: "1.0.0+dirty",
+  userId: 1000,
+  labels: { team: "storage", "app.kubernetes.io/name": "mine" },
+  env: { HTTPS_PROXY: "http://all:1", NO_PROXY: ".svc" },
+  caConfigMap: "",
 };
-const pod = mountpointPodFor(
-  { name: "mp-1", workloadUid: "uid-1", generation: 3 },
-  "s3pa-1",
-  key,
-  settings,
-);
+const make = (attributes: Record<string, string>, over: Partial<MountpointPodSettings> = {}) =>
+  mountpointPodFor(
+    { name: "mp-1", workloadUid: "uid-1", generation: 3, mountId: "mp-0" },
+    { attachment: "s3pa-1", key, attributes },
+    { ...settings, ...over },
+  );
+const pod = make({});
 
 test("a Mountpoint Pod has no right that it does not need", () => {
   const [container] = pod.spec?.containers ?? [];
@@ -39,7 +45,15 @@ test("a Mountpoint Pod has no right that it does not need", () => {
     pod.spec?.volumes?.map((volume) => volume.emptyDir),
     [{ medium: "Memory", sizeLimit: "10Mi" }],
   );
-  assert.equal(container?.env, undefined, "no credentials in a pod's specification");
+  const names = container?.env?.map((variable) => variable.name);
+  assert.deepEqual(names, ["HTTPS_PROXY", "NO_PROXY"], "no credentials in its specification");
+  assert.deepEqual(pod.spec?.securityContext, {
+    runAsNonRoot: true,
+    runAsUser: 1000,
+    runAsGroup: 1000,
+    fsGroup: 1000,
+    seccompProfile: { type: "RuntimeDefault" },
+  });
 });
 
 test("the scheduler binds it, to the workload's node and no other", () => {
@@ -56,4 +70,57 @@ test("names that are no label values are hashed in labels and whole in annotatio
   }
   const annotations = pod.metadata?.annotations ?? {};
   assert.equal(annotations["s3.csi.scality.com/volume-name"], key.persistentVolumeName);
+  assert.equal(annotations["s3.csi.scality.com/mount-id"], "mp-0");
+});
+
+test("a volume chooses its pod's resources, proxies and service account", () => {
+  const { spec } = make({
+    mountpointContainerResourcesRequestsCpu: "2",
+    mountpointContainerResourcesLimitsMemory: "1Gi",
+    mountpointPodServiceAccountName: "reader",
+    "mountpointEnv.HTTPS_PROXY": "http://mine:1",
+  });
+  const [container] = spec?.containers ?? [];
+  assert.deepEqual(container?.resources, { requests: { cpu: "2" }, limits: { memory: "1Gi" } });
+  assert.deepEqual(container.env, [
+    { name: "HTTPS_PROXY", value: "http://mine:1" },
+    { name: "NO_PROXY", value: ".svc" },
+  ]);
+  assert.equal(spec?.serviceAccountName, "reader");
+  assert.equal(spec?.automountServiceAccountToken, undefined, "the account's own word counts");
+});
+
+function cacheOf(attributes: Record<string, string>) {
+  const { spec } = make(attributes);
+  assert.equal(spec?.containers[0]?.volumeMounts?.[1]?.mountPath, "/cache");
+  return spec.volumes?.[1];
+}
+
+test("a cache is a volume at /cache, wherever it comes from", () => {
+  assert.deepEqual(cacheOf({ cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi" }), {
+    name: "cache",
+    emptyDir: { sizeLimit: "1Gi" },
+  });
+  const claim = cacheOf({
+    cache: "ephemeral",
+    cacheEphemeralStorageClassName: "fast",
+    cacheEphemeralStorageResourceRequest: "5Gi",
+  })?.ephemeral?.volumeClaimTemplate;
+  assert.equal(claim?.spec.storageClassName, "fast");
+  assert.deepEqual(claim.spec.resources, { requests: { storage: "5Gi" } });
+});
+
+test("authorities come from a ConfigMap, the user from the platform where it insists", () => {
+  const { spec } = make({}, { caConfigMap: "ca", userId: undefined, env: {} });
+  const [container] = spec?.containers ?? [];
+  assert.deepEqual(spec?.volumes?.[1], { name: "ca", configMap: { name: "ca" } });
+  const value = `${container?.volumeMounts?.[1]?.mountPath}/ca-bundle.crt`;
+  assert.deepEqual(container?.env, [{ name: "NODE_EXTRA_CA_CERTS", value }]);
+  const securityContext = { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } };
+  assert.deepEqual(spec?.securityContext, securityContext);
+});
+
+test("the administrator's labels are there, and never in place of the driver's", () => {
+  assert.equal(pod.metadata?.labels?.["team"], "storage");
+  assert.equal(pod.metadata.labels["app.kubernetes.io/name"], "s3csi");
 });

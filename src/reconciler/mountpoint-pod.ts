@@ -1,8 +1,13 @@
 import type { Pod } from "../kube/resource.ts";
 import type { SharingKey } from "../volume/attachment.ts";
-import { ANNOTATION, LABEL, labelValueOf } from "../volume/names.ts";
+import { CACHE_DIRECTORY } from "../volume/cache-volume.ts";
+import type { CacheVolume } from "../volume/cache-volume.ts";
+import { ANNOTATION, DRIVER_NAME, LABEL, labelValueOf } from "../volume/names.ts";
+import { parsePodSettings } from "../volume/pod-settings.ts";
+import type { PodSettings } from "../volume/pod-settings.ts";
 import type { NewPod } from "./decide.ts";
 
+/** The administrator's settings, for all Mountpoint Pods. */
 export interface MountpointPodSettings {
   readonly namespace: string;
   readonly image: string;
@@ -10,10 +15,29 @@ export interface MountpointPodSettings {
   readonly imagePullSecrets: readonly string[];
   readonly priorityClassName: string;
   readonly driverVersion: string;
+  /** Unset: the platform assigns one, as OpenShift does from the namespace's range. */
+  readonly userId: number | undefined;
+  readonly labels: Readonly<Record<string, string>>;
+  /** Proxies; a volume's own win. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Holds `ca-bundle.crt`: authorities to trust besides the image's. Empty for none. */
+  readonly caConfigMap: string;
 }
 
+/** What a Mountpoint Pod is made for. */
+export interface Origin {
+  readonly attachment: string;
+  readonly key: SharingKey;
+  /** The PV's volumeAttributes. */
+  readonly attributes: Readonly<Record<string, string>>;
+}
+
+type PodSpec = NonNullable<Pod["spec"]>;
+type Volume = NonNullable<PodSpec["volumes"]>[0];
+type VolumeMount = NonNullable<PodSpec["containers"][0]["volumeMounts"]>[0];
+
 const COMM = "/comm";
-const USER = 1_000;
+const CA_DIRECTORY = "/etc/s3csi/ca";
 /** The engine's last uploads take their time; the mounter ends as soon as they are done. */
 const GRACE_SECONDS = 600;
 
@@ -23,29 +47,26 @@ const GRACE_SECONDS = 600;
  */
 export function mountpointPodFor(
   pod: NewPod,
-  attachment: string,
-  key: SharingKey,
+  { attachment, key, attributes }: Origin,
   settings: MountpointPodSettings,
 ): Pod {
+  const own = parsePodSettings(attributes, key.mountOptions.split(","));
+  const { serviceAccountName } = own;
   return {
     apiVersion: "v1",
     kind: "Pod",
     metadata: {
       name: pod.name,
       namespace: settings.namespace,
-      labels: {
-        "app.kubernetes.io/name": "s3csi",
-        "app.kubernetes.io/component": "mountpoint",
-        [LABEL.mountpointVersion]: labelValueOf(settings.driverVersion),
-        [LABEL.driverVersion]: labelValueOf(settings.driverVersion),
-        [LABEL.podUid]: pod.workloadUid,
-        [LABEL.volumeName]: labelValueOf(key.persistentVolumeName),
-      },
+      labels: labelsOf(pod, key, settings),
       annotations: {
         [ANNOTATION.attachment]: attachment,
         [ANNOTATION.generation]: String(pod.generation),
+        [ANNOTATION.mountId]: pod.mountId,
         [ANNOTATION.volumeName]: key.persistentVolumeName,
         [ANNOTATION.volumeId]: key.volumeID,
+        // Its workload keeps a node alive, it does not: else no node could ever be scaled down.
+        "cluster-autoscaler.kubernetes.io/daemonset-pod": "true",
       },
     },
     spec: {
@@ -53,23 +74,36 @@ export function mountpointPodFor(
       priorityClassName: settings.priorityClassName,
       restartPolicy: "OnFailure",
       terminationGracePeriodSeconds: GRACE_SECONDS,
-      automountServiceAccountToken: false,
+      // Who names an account wants what belongs to it; the account itself may still say no.
+      ...(serviceAccountName === undefined
+        ? { automountServiceAccountToken: false }
+        : { serviceAccountName }),
       enableServiceLinks: false,
       imagePullSecrets: settings.imagePullSecrets.map((name) => ({ name })),
       securityContext: {
         runAsNonRoot: true,
-        runAsUser: USER,
-        runAsGroup: USER,
-        fsGroup: USER,
+        ...userOf(settings.userId),
         seccompProfile: { type: "RuntimeDefault" },
       },
-      containers: [container(settings)],
-      volumes: [{ name: "comm", emptyDir: { medium: "Memory", sizeLimit: "10Mi" } }],
+      containers: [containerOf(own, settings)],
+      volumes: volumesOf(own.cache, settings.caConfigMap),
     },
   };
 }
 
-function placement(nodeName: string): Pick<NonNullable<Pod["spec"]>, "affinity" | "tolerations"> {
+function labelsOf(pod: NewPod, key: SharingKey, settings: MountpointPodSettings) {
+  return {
+    ...settings.labels,
+    "app.kubernetes.io/name": "s3csi",
+    "app.kubernetes.io/component": "mountpoint",
+    [LABEL.mountpointVersion]: labelValueOf(settings.driverVersion),
+    [LABEL.driverVersion]: labelValueOf(settings.driverVersion),
+    [LABEL.podUid]: pod.workloadUid,
+    [LABEL.volumeName]: labelValueOf(key.persistentVolumeName),
+  };
+}
+
+export function placement(nodeName: string): Pick<PodSpec, "affinity" | "tolerations"> {
   const matchFields = [{ key: "metadata.name", operator: "In", values: [nodeName] }];
   return {
     affinity: {
@@ -81,18 +115,55 @@ function placement(nodeName: string): Pick<NonNullable<Pod["spec"]>, "affinity" 
   };
 }
 
-function container(settings: MountpointPodSettings): NonNullable<Pod["spec"]>["containers"][0] {
+function userOf(userId: number | undefined): NonNullable<PodSpec["securityContext"]> {
+  if (userId === undefined) return {};
+  return { runAsUser: userId, runAsGroup: userId, fsGroup: userId };
+}
+
+function containerOf(own: PodSettings, settings: MountpointPodSettings): PodSpec["containers"][0] {
+  const env = { ...settings.env, ...own.env };
+  if (settings.caConfigMap !== "") env["NODE_EXTRA_CA_CERTS"] = `${CA_DIRECTORY}/ca-bundle.crt`;
+  const named = Object.entries(env).map(([name, value]) => ({ name, value }));
   return {
     name: "mountpoint",
     image: settings.image,
     imagePullPolicy: settings.imagePullPolicy,
     args: ["mounter", "--comm", COMM],
-    resources: { requests: { cpu: "10m", memory: "64Mi" } },
+    ...(named.length === 0 ? {} : { env: named }),
+    resources: { requests: own.requests, limits: own.limits },
     securityContext: {
       allowPrivilegeEscalation: false,
       readOnlyRootFilesystem: true,
       capabilities: { drop: ["ALL"] },
     },
-    volumeMounts: [{ name: "comm", mountPath: COMM }],
+    volumeMounts: mountsOf(own.cache, settings.caConfigMap),
   };
+}
+
+function mountsOf(cache: CacheVolume | undefined, caConfigMap: string): VolumeMount[] {
+  const mounts: VolumeMount[] = [{ name: "comm", mountPath: COMM }];
+  if (cache !== undefined) mounts.push({ name: "cache", mountPath: CACHE_DIRECTORY });
+  if (caConfigMap !== "") mounts.push({ name: "ca", mountPath: CA_DIRECTORY, readOnly: true });
+  return mounts;
+}
+
+function volumesOf(cache: CacheVolume | undefined, caConfigMap: string): Volume[] {
+  const volumes: Volume[] = [{ name: "comm", emptyDir: { medium: "Memory", sizeLimit: "10Mi" } }];
+  if (cache !== undefined) volumes.push({ name: "cache", ...cacheSourceOf(cache) });
+  if (caConfigMap !== "") volumes.push({ name: "ca", configMap: { name: caConfigMap } });
+  return volumes;
+}
+
+function cacheSourceOf(cache: CacheVolume): Omit<Volume, "name"> {
+  if (cache.kind === "emptyDir") {
+    const { medium, sizeLimit } = cache;
+    return { emptyDir: { ...(medium && { medium }), ...(sizeLimit && { sizeLimit }) } };
+  }
+  const metadata = { labels: { [`${DRIVER_NAME}/type`]: "local-ephemeral-cache" } };
+  const spec = {
+    accessModes: ["ReadWriteOnce"],
+    storageClassName: cache.storageClassName,
+    resources: { requests: { storage: cache.size } },
+  };
+  return { ephemeral: { volumeClaimTemplate: { metadata, spec } } };
 }

@@ -19,10 +19,13 @@ export async function observe(
   const made = Array.from(world.podsOf(name));
   const attachment = await currentAttachment(name, made, world, cluster, signal);
   const known = Array.from(world.wanting(name));
+  const key = attachment === undefined ? world.keyOf(name) : keyIn(attachment);
   return {
     name,
     attachment,
-    key: attachment === undefined ? world.keyOf(name) : keyIn(attachment),
+    key,
+    node: world.node(key?.nodeName ?? ""),
+    attributes: world.volume(key?.persistentVolumeName ?? "")?.attributes ?? {},
     wanting: known.filter((workload) => !workload.terminating),
     leaving: new Set(
       known.filter((workload) => workload.terminating).map((workload) => workload.uid),

@@ -3,6 +3,8 @@ import type { Attachments } from "../volume/attachment.ts";
 import { labelValueOf } from "../volume/names.ts";
 import { apply } from "./apply.ts";
 import type { Cluster } from "./cluster.ts";
+import { troublesOf } from "./attachment-status.ts";
+import type { Trouble } from "./attachment-status.ts";
 import { decide } from "./decide.ts";
 import type { Action, Observed } from "./decide.ts";
 import { observe } from "./observe.ts";
@@ -15,6 +17,8 @@ export interface ReconcilerOptions {
   readonly driverVersion: string;
   readonly log: Log;
   readonly nowMs: () => number;
+  /** Best effort, and never the same twice in a row: for `kubectl describe pod`. */
+  readonly tell: (trouble: Trouble) => Promise<void>;
 }
 
 /** Observe, decide, apply: for one attachment's name at a time. */
@@ -42,6 +46,7 @@ export class Reconciler {
     const constants = { driverVersion: this.#driverVersion, nowMs: startedMs };
     const seen = await observe(name, world, cluster, constants, signal);
     const actions = decide(seen);
+    for (const trouble of troublesOf(seen)) void this.#options.tell(trouble);
     const againMs = await apply(actions, seen, cluster, signal);
     this.#report(seen, actions, nowMs() - startedMs);
     return againMs;
@@ -54,7 +59,7 @@ export class Reconciler {
       switch (action.do) {
         case "create-attachment":
         case "update-attachment":
-          this.#reportArrivals(seen, actions, action.attachments, ms);
+          this.#reportArrivals(seen, actions, action.lists.attachments, ms);
           break;
         case "mark-pod":
           log.info({ ...facts, pod: action.pod.name, why: action.why }, "needs-unmount set");
@@ -65,6 +70,11 @@ export class Reconciler {
         case "delete-attachment":
           log.info(facts, "attachment deleted");
           break;
+        case "write-status": {
+          const { phase, conditions } = action.status;
+          log.info({ ...facts, phase, why: conditions[0]?.message }, "attachment's status written");
+          break;
+        }
         case "create-pod":
         case "look-again":
           break;

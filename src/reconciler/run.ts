@@ -2,12 +2,12 @@ import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import { EventWriter } from "../kube/event-writer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { PODS, PVCS, PVS } from "../kube/resource.ts";
+import { NODES, PODS, PVCS, PVS } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { WorkQueue } from "../kube/work-queue.ts";
 import { ATTACHMENTS } from "../volume/attachment.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { attachmentOf, claimOf, mountpointPodOf, volumeOf, workloadOf } from "./facts.ts";
+import { attachmentOf, claimOf, mountpointPodOf, nodeOf, volumeOf, workloadOf } from "./facts.ts";
 import type { Workload } from "./facts.ts";
 import { kubeCluster } from "./kube-cluster.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
@@ -16,13 +16,7 @@ import { World } from "./world.ts";
 
 export interface ReconcilerRunOptions {
   readonly client: KubeClient;
-  /** Where Mountpoint Pods live. */
-  readonly namespace: string;
-  readonly image: string;
-  readonly imagePullPolicy: string;
-  readonly imagePullSecrets?: readonly string[];
-  readonly priorityClassName: string;
-  readonly driverVersion: string;
+  readonly mountpointPods: MountpointPodSettings;
   /** Who writes the events: the controller's pod. */
   readonly instance: string;
   readonly log: Log;
@@ -39,7 +33,6 @@ export async function startReconciler(
   signal: AbortSignal,
 ): Promise<void> {
   const { client, log } = options;
-  const settings: MountpointPodSettings = { imagePullSecrets: [], ...options };
   const instance = { controller: DRIVER_NAME, instance: options.instance };
   const events = new EventWriter(client, instance, log);
   const warn = (workload: Workload, reason: string, note: string) => {
@@ -52,10 +45,11 @@ export async function startReconciler(
   });
   const reconciler = new Reconciler({
     world,
-    cluster: kubeCluster(client, settings),
-    driverVersion: options.driverVersion,
+    cluster: kubeCluster(client, options.mountpointPods),
+    driverVersion: options.mountpointPods.driverVersion,
     log,
     nowMs: Date.now,
+    tell: ({ workload, reason, note }) => warn(workload, reason, note),
   });
   const queue = new WorkQueue({
     concurrency: CONCURRENCY,
@@ -87,7 +81,7 @@ export async function startReconciler(
 }
 
 function watchAll(
-  { client, namespace, log }: ReconcilerRunOptions,
+  { client, mountpointPods, log }: ReconcilerRunOptions,
   world: World,
   reconciler: Reconciler,
   queue: WorkQueue,
@@ -104,7 +98,7 @@ function watchAll(
   claims.onChange((key, now) => add(world.claimChanged(key, now)));
   const volumes = new WatchedList({ client, log, resource: PVS, project: volumeOf });
   volumes.onChange((key, now, before) => add(world.volumeChanged(key, now, before)));
-  const selection = { namespace };
+  const selection = { namespace: mountpointPods.namespace };
   const pods = new WatchedList({
     client,
     log,
@@ -123,7 +117,9 @@ function watchAll(
     project: attachmentOf,
   });
   attachments.onChange((key, now, before) => add(world.attachmentChanged(key, now, before)));
-  return [workloads, claims, volumes, pods, attachments];
+  const nodes = new WatchedList({ client, log, resource: NODES, project: nodeOf });
+  nodes.onChange((key, now, before) => add(world.nodeChanged(key, now, before)));
+  return [workloads, claims, volumes, pods, attachments, nodes];
 }
 
 /** A user looks at the pod that waits, not at our log. */

@@ -1,5 +1,6 @@
 import type { SharingKey } from "../volume/attachment.ts";
 import { parseVolumeContext } from "../volume/volume-context.ts";
+import { parsePodSettings } from "../volume/pod-settings.ts";
 import type { Volume, Workload } from "./facts.ts";
 
 /**
@@ -8,6 +9,7 @@ import type { Volume, Workload } from "./facts.ts";
  */
 export function sharingKeyOf(workload: Workload, volume: Volume): SharingKey {
   const { authenticationSource } = parseVolumeContext(volume.attributes);
+  parsePodSettings(volume.attributes, volume.mountOptions); // refused now, not when a pod is made
   return {
     nodeName: workload.nodeName,
     persistentVolumeName: volume.name,

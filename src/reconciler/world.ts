@@ -1,7 +1,7 @@
 import { Failure } from "../base/failure.ts";
 import { attachmentNameOf } from "../volume/attachment.ts";
 import type { SharingKey } from "../volume/attachment.ts";
-import type { Attachment, Claim, MountpointPod, Volume, Workload } from "./facts.ts";
+import type { Attachment, Claim, MountpointPod, NodeFacts, Volume, Workload } from "./facts.ts";
 import { MultiMap } from "./multi-map.ts";
 import { sharingKeyOf } from "./sharing-key.ts";
 
@@ -20,6 +20,7 @@ export class World {
   readonly #volumes = new Map<string, Volume>();
   readonly #pods = new Map<string, MountpointPod>();
   readonly #attachments = new Map<string, Attachment>();
+  readonly #nodes = new Map<string, NodeFacts>();
 
   readonly #workloadsOfClaim = new MultiMap<string, string>();
   readonly #wantedBy = new MultiMap<string, string>(); // attachment -> workload UIDs
@@ -45,6 +46,14 @@ export class World {
 
   workload(uid: string): Workload | undefined {
     return this.#workloads.get(uid);
+  }
+
+  volume(name: string): Volume | undefined {
+    return this.#volumes.get(name);
+  }
+
+  node(name: string): NodeFacts | undefined {
+    return this.#nodes.get(name);
   }
 
   keyOf(name: string): SharingKey | undefined {
@@ -140,6 +149,14 @@ export class World {
     for (const listed of fresh) this.#listing.add(listed, name);
     const workloads = old.union(fresh).intersection(this.#workloads);
     return this.#refreshAll(workloads).union(new Set([name]));
+  }
+
+  /** A node's heartbeats touch nobody; its coming and going touches all that is on it. */
+  nodeChanged(name: string, now: NodeFacts | undefined, before: NodeFacts | undefined): Names {
+    put(this.#nodes, name, now);
+    if (now?.ready === before?.ready && now?.ending === before?.ending) return new Set();
+    const there = this.#attachments.values().filter(({ spec }) => spec.nodeName === name);
+    return new Set(there.map((attachment) => attachment.name));
   }
 
   #refreshAll(uids: Names): Names {

@@ -12,12 +12,28 @@ import type { HealthChecks } from "../health/health-server.ts";
 import { loadKubeAccess } from "../kube/kube-access.ts";
 import { KubeClient } from "../kube/kube-client.ts";
 import { leadWhenElected } from "../kube/leader.ts";
+import type { MountpointPodSettings } from "../reconciler/mountpoint-pod.ts";
 import { startReconciler } from "../reconciler/run.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { CLUSTER_FLAGS, HEALTH_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
 
 const LEASE_NAME = "s3csi-controller";
+
+function proxyFlag(what: string) {
+  const help = `${what}, for Mountpoint Pods; default none`;
+  return { schema: z.string().default(""), placeholder: "TEXT", help };
+}
+
+function labelsOf(text: string): Record<string, string> {
+  const pairs = text.split(",").filter((pair) => pair !== "");
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const [key = "", value = ""] = pair.split("=", 2);
+      return [key, value];
+    }),
+  );
+}
 
 const FLAGS = {
   endpoint: {
@@ -52,6 +68,24 @@ const FLAGS = {
     schema: z.string().min(1).default("mount-s3-critical"),
     placeholder: "NAME",
     help: "priority class of Mountpoint Pods; default mount-s3-critical",
+  },
+  mountpointUser: {
+    schema: z.union([z.literal("assigned"), z.coerce.number().int().min(1)]).default(1000),
+    placeholder: "UID",
+    help: "user of Mountpoint Pods, or assigned: by the platform, as on OpenShift; default 1000",
+  },
+  mountpointLabels: {
+    schema: z.string().default("").transform(labelsOf),
+    placeholder: "KEY=VALUE,…",
+    help: "further labels of Mountpoint Pods; default none",
+  },
+  mountpointHttpProxy: proxyFlag("proxy to http endpoints"),
+  mountpointHttpsProxy: proxyFlag("proxy to https endpoints"),
+  mountpointNoProxy: proxyFlag("endpoints without a proxy"),
+  mountpointCaConfigMap: {
+    schema: z.string().default(""),
+    placeholder: "NAME",
+    help: "ConfigMap in their namespace whose ca-bundle.crt Mountpoint Pods trust; default none",
   },
   ...CLUSTER_FLAGS,
   ...HEALTH_FLAGS,
@@ -95,6 +129,26 @@ function healthOf(endpoint: string | undefined, client: KubeClient | undefined):
   return { alive, ready };
 }
 
+function mountpointPodsOf(config: ConfigOf<typeof FLAGS>): MountpointPodSettings {
+  const proxies = {
+    HTTP_PROXY: config.mountpointHttpProxy,
+    HTTPS_PROXY: config.mountpointHttpsProxy,
+    NO_PROXY: config.mountpointNoProxy,
+  };
+  return {
+    namespace: config.mountpointNamespace,
+    image: config.mountpointImage,
+    imagePullPolicy: config.mountpointImagePullPolicy,
+    imagePullSecrets: config.mountpointImagePullSecrets,
+    priorityClassName: config.mountpointPriorityClass,
+    driverVersion: VERSION,
+    userId: config.mountpointUser === "assigned" ? undefined : config.mountpointUser,
+    labels: config.mountpointLabels,
+    env: Object.fromEntries(Object.entries(proxies).filter(([, value]) => value !== "")),
+    caConfigMap: config.mountpointCaConfigMap,
+  };
+}
+
 /** Two controllers may run; the one that holds the Lease reconciles. */
 function reconcile(
   client: KubeClient,
@@ -112,12 +166,7 @@ function reconcile(
         {
           client,
           log,
-          namespace: config.mountpointNamespace,
-          image: config.mountpointImage,
-          imagePullPolicy: config.mountpointImagePullPolicy,
-          imagePullSecrets: config.mountpointImagePullSecrets,
-          priorityClassName: config.mountpointPriorityClass,
-          driverVersion: VERSION,
+          mountpointPods: mountpointPodsOf(config),
           instance: identity,
         },
         signal,

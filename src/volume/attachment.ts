@@ -25,6 +25,15 @@ export interface WorkloadAttachment {
 /** Mountpoint Pod name -> who is on it. An empty list: the pod is being let go, nobody may join. */
 export type Attachments = Readonly<Record<string, readonly WorkloadAttachment[]>>;
 
+/** Mountpoint Pod name -> the mount that it serves, where that is not the pod's own name. */
+export type MountIds = Readonly<Record<string, string>>;
+
+/** The part of a spec that changes, always together: the rest is the sharing key. */
+export interface AttachmentLists {
+  readonly attachments: Attachments;
+  readonly mountIds: MountIds;
+}
+
 /** As stored: the optional fields are absent rather than empty. */
 export interface AttachmentSpec {
   readonly nodeName: string;
@@ -36,9 +45,16 @@ export interface AttachmentSpec {
   readonly workloadNamespace?: string;
   readonly workloadServiceAccountName?: string;
   readonly mountpointS3PodAttachments: Attachments;
+  /** Kept here too, since a successor must know the mount of a pod that has vanished. */
+  readonly mountIDs?: MountIds;
 }
 
+/**
+ * Two writers, each with fields of its own: the controller phase and conditions, the node service
+ * of the attachment's node mountpointPods. Both send merge patches of their part and no more.
+ */
 export interface AttachmentStatus {
+  /** Absent before the first word on it: pending, and nothing to tell. */
   readonly phase?: "Pending" | "Mounted" | "Recovering" | "Failed";
   readonly conditions?: readonly AttachmentCondition[];
   readonly mountpointPods?: Readonly<Record<string, MountpointPodStatus>>;
@@ -52,6 +68,7 @@ export interface AttachmentCondition {
   readonly lastTransitionTime: string;
 }
 
+/** Of one that is not listed any more: null in the node service's next patch, which removes it. */
 export interface MountpointPodStatus {
   readonly engineVersion?: string;
   readonly restartsSurvived?: number;
@@ -99,14 +116,15 @@ export function attachmentNameOf(key: SharingKey, pvUid: string): string {
   return `s3pa-${sha224(JSON.stringify(parts))}`; // JSON keeps the borders between the parts
 }
 
-export function attachmentSpecOf(key: SharingKey, attachments: Attachments): AttachmentSpec {
+export function attachmentSpecOf(key: SharingKey, lists: AttachmentLists): AttachmentSpec {
   const { authenticationSource, workloadNamespace, workloadServiceAccountName, ...rest } = key;
   return {
     ...rest,
     ...(authenticationSource === "" ? {} : { authenticationSource }),
     ...(workloadNamespace === "" ? {} : { workloadNamespace }),
     ...(workloadServiceAccountName === "" ? {} : { workloadServiceAccountName }),
-    mountpointS3PodAttachments: attachments,
+    mountpointS3PodAttachments: lists.attachments,
+    ...(Object.keys(lists.mountIds).length === 0 ? {} : { mountIDs: lists.mountIds }),
   };
 }
 

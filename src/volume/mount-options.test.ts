@@ -48,7 +48,7 @@ const rows: [option: string, args: string[], warned: RegExp | undefined][] = [
   ["-h",                     ALWAYS, /help is left out/],
   ["--version",              ALWAYS, /version is left out/],
   ["-v",                     ALWAYS, /version is left out/],
-  ["cache=/tmp/cache",       ALWAYS, /cache is left out/],
+  ["cache=/tmp/cache",       ["--cache=/cache", ...ALWAYS], undefined], // the pod's own volume
   ["max-cache-size=10",      ALWAYS, /max-cache-size is left out/],
   ["user-agent-prefix=me",   ALWAYS, /user-agent-prefix is left out: the driver sets its own/],
   ["log-directory=/tmp",     ALWAYS, /log-directory is left out: .*kubectl logs/],
@@ -69,6 +69,27 @@ for (const [option, args, warned] of rows) {
     if (warned !== undefined) assert.match(plan.warnings[0] ?? "", warned);
   });
 }
+
+const cached = (options: string[], sizeLimit?: string) =>
+  planMount(options, "", undefined, { kind: "emptyDir", ...(sizeLimit && { sizeLimit }) }).args;
+
+test("the cache is the pod's volume, 95 % of it or what the volume says", () => {
+  assert.deepEqual(cached([]), ["--cache=/cache", ...ALWAYS]);
+  assert.deepEqual(cached([], "1Gi"), ["--cache=/cache", "--max-cache-size=972", ...ALWAYS]);
+  const own = ["--max-cache-size=1024", "--cache=/cache", ...ALWAYS];
+  assert.deepEqual(cached(["max-cache-size 1024"], "1Gi"), own);
+  const ephemeral = { kind: "ephemeral", storageClassName: "fast", size: "100Mi" } as const;
+  const { args } = planMount([], "", undefined, ephemeral);
+  assert.deepEqual(args, ["--cache=/cache", "--max-cache-size=95", ...ALWAYS]);
+  const byOption = ["--cache=/cache", "--max-cache-size=10", ...ALWAYS];
+  assert.deepEqual(planMount(["cache /tmp", "max-cache-size=10"], "").args, byOption);
+});
+
+test("a cache that is asked for twice, or larger than its volume, is refused", () => {
+  assert.throws(() => cached(["cache=/x"]), { kind: "invalid", message: /give one of them/ });
+  const message = /max-cache-size=1025.*the cache volume has 1024 MiB/;
+  assert.throws(() => cached(["max-cache-size=1025"], "1Gi"), { kind: "invalid", message });
+});
 
 const ALLOWED = { volumeEndpoints: true };
 

@@ -1,4 +1,6 @@
 import { Failure } from "../base/failure.ts";
+import { CACHE_DIRECTORY, cacheLimitMib, cacheSizeMib } from "./cache-volume.ts";
+import type { CacheVolume } from "./cache-volume.ts";
 
 /** How the engine is to be started, from a PV's mountOptions and the workload's fsGroup. */
 export interface MountPlan {
@@ -44,8 +46,6 @@ const POLICY: ReadonlyMap<string, string> = new Map(
     "incremental-upload": "it is not offered",
     "storage-class": "the storage class is the server's choice",
     "user-agent-prefix": "the driver sets its own",
-    cache: "there is no cache volume",
-    "max-cache-size": "there is no cache volume",
     "log-directory": "the log is the Mountpoint Pod's own, see kubectl logs",
     "-o": "write its options as mountOptions of their own",
   }),
@@ -66,6 +66,7 @@ export function planMount(
   mountOptions: readonly string[],
   fsGroup: string,
   policy: MountPolicy = STRICT,
+  cache?: CacheVolume,
 ): MountPlan {
   const warnings: string[] = [];
   const options = new Map<string, Option>();
@@ -76,9 +77,42 @@ export function planMount(
     if (reason === undefined) addOption(options, option);
     else warnings.push(`mountOptions: ${option.key} is left out: ${reason}`);
   }
+  settleCache(options, cache, warnings);
   const env = takeEnv(options);
   addDefaults(options, fsGroup);
   return { args: argsOf(options), env, readOnly: options.has("read-only"), warnings };
+}
+
+/** Whether a volume's mount options name this one, in any of its forms. */
+export function hasOption(mountOptions: readonly string[], key: string): boolean {
+  return mountOptions.some((text) => parseOption(text)?.key === key);
+}
+
+/** The cache is where the Mountpoint Pod has it, and never larger than that. */
+function settleCache(
+  options: Map<string, Option>,
+  volume: CacheVolume | undefined,
+  warnings: string[],
+): void {
+  const limit = options.get("max-cache-size");
+  if (volume !== undefined && options.has("cache")) {
+    const both = "mountOptions: cache is given, and volumeAttributes.cache too: give one of them";
+    throw new Failure("invalid", both);
+  }
+  if (volume === undefined && !options.has("cache")) {
+    if (!options.delete("max-cache-size")) return;
+    warnings.push("mountOptions: max-cache-size is left out: there is no cache volume");
+    return;
+  }
+  options.set("cache", { key: "cache", value: CACHE_DIRECTORY });
+  if (volume === undefined) return;
+  const sizeMib = cacheSizeMib(volume);
+  if (limit !== undefined && Number(limit.value) > (sizeMib ?? Infinity)) {
+    throw invalid(`max-cache-size=${limit.value}`, `the cache volume has ${sizeMib} MiB`);
+  }
+  const defaultMib = cacheLimitMib(volume);
+  if (limit !== undefined || defaultMib === undefined) return;
+  options.set("max-cache-size", { key: "max-cache-size", value: String(defaultMib) });
 }
 
 function reasonAgainst({ key, value }: Option, policy: MountPolicy): string | undefined {

@@ -80,10 +80,14 @@ test("the optional fields of a spec are absent rather than empty", () => {
       workloadNamespace: "",
       workloadServiceAccountName: "",
     },
-    { "mp-1": [{ workloadPodUID: "u1", attachmentTime: "2026-01-01T00:00:00Z" }] },
+    {
+      attachments: { "mp-1": [{ workloadPodUID: "u1", attachmentTime: "2026-01-01T00:00:00Z" }] },
+      mountIds: {},
+    },
   );
   assert.equal(spec.authenticationSource, "driver");
   assert(!("workloadNamespace" in spec) && !("workloadServiceAccountName" in spec));
+  assert(!("mountIDs" in spec));
   assert.equal(mountpointPodOf(spec, "u1"), "mp-1");
   assert.equal(mountpointPodOf(spec, "u2"), undefined);
 });

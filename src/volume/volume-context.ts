@@ -1,4 +1,6 @@
 import { Failure } from "../base/failure.ts";
+import { parseCacheVolume } from "./cache-volume.ts";
+import type { CacheVolume } from "./cache-volume.ts";
 
 const AUTHENTICATION_SOURCES = ["driver", "secret"] as const;
 export type AuthenticationSource = (typeof AUTHENTICATION_SOURCES)[number];
@@ -7,6 +9,7 @@ export type AuthenticationSource = (typeof AUTHENTICATION_SOURCES)[number];
 export interface VolumeContext {
   readonly bucketName: string;
   readonly authenticationSource: AuthenticationSource;
+  readonly cache?: CacheVolume;
 }
 
 /** Wide enough for the buckets of old S3 servers; narrow enough that none is read as an option. */
@@ -20,9 +23,11 @@ const WATCHED_SPELLINGS: ReadonlyMap<string, string> = new Map(
 /** Unknown attributes are somebody else's: kubelet and provisioner add their own. */
 export function parseVolumeContext(attributes: Readonly<Record<string, string>>): VolumeContext {
   for (const name of Object.keys(attributes)) checkSpelling(name);
+  const cache = parseCacheVolume(attributes);
   return {
     bucketName: parseBucketName(attributes["bucketName"]),
     authenticationSource: parseAuthenticationSource(attributes["authenticationSource"]),
+    ...(cache && { cache }),
   };
 }
 

@@ -7,7 +7,7 @@ import { startReconciler } from "../../src/reconciler/run.ts";
 import { ANNOTATION } from "../../src/volume/names.ts";
 import { CuttableLine, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { Bench, MOUNTPOINTS, log } from "./objects.ts";
+import { Bench, POD_SETTINGS, log } from "./objects.ts";
 
 const VOLUMES = ["churn-a", "churn-b", "churn-c"];
 const WORKLOADS_AT_ONCE = 12;
@@ -21,11 +21,7 @@ async function controller(chart: InstalledChart, instance: string) {
   const stop = new AbortController();
   const options = {
     client,
-    namespace: MOUNTPOINTS,
-    image: "s3csi:test",
-    imagePullPolicy: "Never",
-    priorityClassName: "mount-s3-critical",
-    driverVersion: "0.1.0",
+    mountpointPods: POD_SETTINGS,
     instance,
     log: log.child({}, { level: "fatal" }), // faults are the point here
   };

@@ -1,7 +1,8 @@
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { PODS, PVCS, PVS } from "../../src/kube/resource.ts";
+import { NODES, PODS, PVCS, PVS } from "../../src/kube/resource.ts";
 import type { KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
+import type { MountpointPodSettings } from "../../src/reconciler/mountpoint-pod.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
 import { DRIVER_NAME } from "../../src/volume/names.ts";
 import { createLog } from "../../src/base/pino-log.ts";
@@ -12,7 +13,19 @@ export const MOUNTPOINTS = "mount-s3";
 export const log = createLog("error", { role: "test" });
 
 const SERVICE_ACCOUNTS: Resource<KubeObject> = { prefix: "/api/v1", plural: "serviceaccounts" };
-const NODES: Resource<KubeObject & { spec: object }> = { prefix: "/api/v1", plural: "nodes" };
+
+export const POD_SETTINGS: MountpointPodSettings = {
+  namespace: MOUNTPOINTS,
+  image: "s3csi:test",
+  imagePullPolicy: "Never",
+  imagePullSecrets: [],
+  priorityClassName: "mount-s3-critical",
+  driverVersion: "0.1.0+test",
+  userId: 1000,
+  labels: {},
+  env: {},
+  caConfigMap: "",
+};
 
 /** Makes the user's objects and follows the driver's. */
 export class Bench {
@@ -126,6 +139,28 @@ export class Bench {
   async endMountpointPod(name: string, phase: string): Promise<void> {
     const place = { namespace: MOUNTPOINTS, name };
     await this.#admin.patchStatus(PODS, place, { status: { phase } }, this.#signal);
+  }
+
+  /** What its kubelet says of a container that dies again and again. */
+  async crashMountpointPod(name: string): Promise<void> {
+    const waiting = { reason: "CrashLoopBackOff" };
+    const container = { name: "mountpoint", ready: false, restartCount: 2, image: "", imageID: "" };
+    const containerStatuses = [{ ...container, state: { waiting } }];
+    const place = { namespace: MOUNTPOINTS, name };
+    await this.#admin.patchStatus(PODS, place, { status: { containerStatuses } }, this.#signal);
+  }
+
+  /** What the scheduler says when it tried in vain. */
+  async noRoomFor(name: string, message: string): Promise<void> {
+    const failed = { type: "PodScheduled", status: "False", reason: "Unschedulable", message };
+    const place = { namespace: MOUNTPOINTS, name };
+    const patch = { status: { conditions: [failed] } };
+    await this.#admin.patchStatus(PODS, place, patch, this.#signal);
+  }
+
+  async removeMountpointPod(name: string): Promise<void> {
+    const place = { namespace: MOUNTPOINTS, name };
+    await this.#admin.delete(PODS, place, { gracePeriodSeconds: 0 }, this.#signal);
   }
 
   /** The attachment that serves a workload, with the Mountpoint Pod's name. */

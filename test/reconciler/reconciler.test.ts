@@ -5,10 +5,10 @@ import { EVENTS, PODS } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { startReconciler } from "../../src/reconciler/run.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
-import { mountpointPodNameOf } from "../../src/volume/names.ts";
+import { ANNOTATION, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { CuttableLine, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { Bench, MOUNTPOINTS, NODE, log } from "./objects.ts";
+import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS, log } from "./objects.ts";
 
 const stop = new AbortController();
 const { signal } = stop;
@@ -30,11 +30,7 @@ before(async () => {
   reconciling = startReconciler(
     {
       client: controller,
-      namespace: MOUNTPOINTS,
-      image: "s3csi:test",
-      imagePullPolicy: "Never",
-      priorityClassName: "mount-s3-critical",
-      driverVersion: "0.1.0+test",
+      mountpointPods: POD_SETTINGS,
       instance: "controller-0",
       log,
     },
@@ -62,6 +58,10 @@ test(
     assert.equal(created.spec?.priorityClassName, "mount-s3-critical");
     assert.equal(created.spec?.nodeName, undefined, "the scheduler binds it");
     await bench.runMountpointPod(pod);
+    await bench.attachments.until(
+      (list) => list.get(attachment)?.status?.phase === "Mounted" || undefined,
+      signal,
+    );
 
     const second = await bench.workload("second", "pv-life");
     assert.deepEqual(await bench.served(second), { pod, attachment });
@@ -82,6 +82,27 @@ test(
   },
 );
 
+test("what a volume asks of its Mountpoint Pod is there, and admitted", TIMEOUT, async () => {
+  const attributes = {
+    bucketName: "bucket",
+    cache: "ephemeral",
+    cacheEphemeralStorageClassName: "fast",
+    cacheEphemeralStorageResourceRequest: "2Gi",
+    mountpointContainerResourcesLimitsMemory: "256Mi",
+    "mountpointEnv.HTTPS_PROXY": "http://proxy:3128",
+    mountpointPodServiceAccountName: "default",
+  };
+  await bench.volume("pv-features", [], attributes);
+  const { pod } = await bench.served(await bench.workload("featured", "pv-features"));
+  const { spec } = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: pod }, signal);
+  const [container] = spec?.containers ?? [];
+  assert.deepEqual(container?.resources?.limits, { memory: "256Mi" });
+  assert.deepEqual(container.resources.requests, { cpu: "10m", memory: "256Mi" });
+  assert.equal(spec?.volumes?.find((volume) => volume.name === "cache")?.emptyDir, undefined);
+  await bench.removeWorkload("featured");
+  await bench.nothingIsLeft();
+});
+
 test("a PV with a name of 253 characters works", TIMEOUT, async () => {
   const name = "p".repeat(253);
   await bench.volume(name);
@@ -95,24 +116,38 @@ test("a PV with a name of 253 characters works", TIMEOUT, async () => {
   await bench.nothingIsLeft();
 });
 
-test("a Mountpoint Pod that fails or vanishes gets a successor", TIMEOUT, async () => {
+test("who fails, vanishes or crashes again and again has a successor", TIMEOUT, async () => {
   await bench.volume("pv-succession");
   const uid = await bench.workload("survivor", "pv-succession");
   const { pod, attachment } = await bench.served(uid);
-  const moved = (from: string) =>
-    bench.attachments.until((list) => {
-      const listed = list.get(attachment)?.spec.mountpointS3PodAttachments ?? {};
-      const [next = from] = Object.keys(listed);
-      return next === from ? undefined : next;
+  const moved = async (from: string, generation: number) => {
+    const { next, mountId } = await bench.attachments.until((list) => {
+      const spec = list.get(attachment)?.spec;
+      const [first = from] = Object.keys(spec?.mountpointS3PodAttachments ?? {});
+      return first === from ? undefined : { next: first, mountId: spec?.mountIDs?.[first] };
     }, signal);
+    assert.equal(next, mountpointPodNameOf(uid, "pv-succession", generation));
+    assert.equal(mountId, pod, "the attachment tells whose mount it serves");
+    const created = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: next }, signal);
+    assert.equal(created.metadata?.annotations?.[ANNOTATION.mountId], pod);
+    return next;
+  };
   await bench.runMountpointPod(pod);
   await bench.endMountpointPod(pod, "Failed");
-  const successor = await moved(pod);
-  assert.equal(successor, mountpointPodNameOf(uid, "pv-succession", 1));
-  const place = { namespace: MOUNTPOINTS, name: successor };
+  const second = await moved(pod, 1);
+  const place = { namespace: MOUNTPOINTS, name: second };
   await chart.admin.delete(PODS, place, { gracePeriodSeconds: 0 }, signal);
-  const third = await moved(successor);
-  assert.equal(third, mountpointPodNameOf(uid, "pv-succession", 2));
+  const third = await moved(second, 2);
+  await bench.runMountpointPod(third);
+  await bench.crashMountpointPod(third);
+  const fourth = await moved(third, 3);
+  const leaving = await bench.mountpointPods.until((list) => {
+    const found = list.get(`${MOUNTPOINTS}/${third}`);
+    return found?.metadata?.deletionTimestamp === undefined ? undefined : found;
+  }, signal);
+  assert.equal(leaving.metadata?.annotations?.[ANNOTATION.needsUnmount], undefined);
+  await bench.removeMountpointPod(third); // what its kubelet does
+  assert.equal((await bench.served(uid)).pod, fourth);
   await bench.removeWorkload("survivor");
   await bench.nothingIsLeft();
 });
@@ -142,15 +177,6 @@ test("every scalar field of an attachment can be selected", TIMEOUT, async () =>
   await bench.removeWorkload("selected");
   await bench.nothingIsLeft();
   node[Symbol.dispose]();
-});
-
-test("the node service may read its own things, and no other pods", TIMEOUT, async () => {
-  using node = new KubeClient(chart.accessOf("s3-csi-driver-sa"));
-  await node.list(PODS, { namespace: MOUNTPOINTS }, signal);
-  await assert.rejects(node.list(PODS, {}, signal), { kind: "denied" });
-  await assert.rejects(controller.list(PODS, { namespace: "x" }, AbortSignal.abort()));
-  const place = { namespace: "default", name: "x" };
-  await assert.rejects(controller.delete(PODS, place, {}, signal), { kind: "denied" });
 });
 
 test("a line that is cut while things happen is caught up with", TIMEOUT, async () => {
@@ -195,10 +221,7 @@ test("a version that the API server has forgotten is listed anew", TIMEOUT, asyn
   await bench.nothingIsLeft();
 });
 
-test("what is wrong with a volume is said at the workload", TIMEOUT, async () => {
-  const attributes = { bucketName: "bucket", authenticationSource: "pod" };
-  await bench.volume("pv-wrong", [], attributes);
-  const uid = await bench.workload("wrong", "pv-wrong");
+async function eventAt(uid: string): Promise<string> {
   const events = new WatchedList({
     client: chart.admin,
     log,
@@ -209,10 +232,31 @@ test("what is wrong with a volume is said at the workload", TIMEOUT, async () =>
   const own = new AbortController();
   const following = events.start(own.signal);
   const note = await events.until((list) => Array.from(list.values())[0], signal);
-  assert.match(note, /volume pv-wrong: .*authenticationSource is "pod": use "driver" or "secret"/);
   own.abort();
   await following;
+  return note;
+}
+
+test("what is wrong with a volume is said at the workload", TIMEOUT, async () => {
+  const attributes = { bucketName: "bucket", authenticationSource: "pod" };
+  await bench.volume("pv-wrong", [], attributes);
+  const note = await eventAt(await bench.workload("wrong", "pv-wrong"));
+  assert.match(note, /volume pv-wrong: .*authenticationSource is "pod": use "driver" or "secret"/);
   await bench.removeWorkload("wrong");
+});
+
+test("a node without room is told at the workload and in the status", TIMEOUT, async () => {
+  await bench.volume("pv-room");
+  const uid = await bench.workload("waiting", "pv-room");
+  const { pod, attachment } = await bench.served(uid);
+  await bench.noRoomFor(pod, "0/1 nodes are available: 1 Insufficient memory.");
+  const words = new RegExp(`${pod} finds no room on node ${NODE}: .*Insufficient memory`);
+  assert.match(await eventAt(uid), words);
+  const status = await bench.attachments.until((list) => list.get(attachment)?.status, signal);
+  assert.equal(status.phase, "Pending");
+  assert.match(status.conditions?.find((one) => one.type === "Ready")?.message ?? "", words);
+  await bench.removeWorkload("waiting");
+  await bench.nothingIsLeft();
 });
 
 test("the chart upgrades in place and lints", TIMEOUT, async () => {

@@ -10,7 +10,7 @@ import { podCgroup } from "../node/pod-cgroup.ts";
 import { temporaryDirectory } from "../node/temporary-directory.ts";
 import { installChart } from "../reconciler/control-plane.ts";
 import type { InstalledChart } from "../reconciler/control-plane.ts";
-import { Bench, MOUNTPOINTS, NODE, log } from "../reconciler/objects.ts";
+import { Bench, NODE, POD_SETTINGS, log } from "../reconciler/objects.ts";
 
 const DRIVER = "s3.csi.scality.com";
 
@@ -120,8 +120,7 @@ export class PlayedNode implements AsyncDisposable {
     const comm = join(podDir, "volumes/kubernetes.io~empty-dir/comm");
     mkdirSync(comm, { recursive: true });
     const cgroup = this.#owned.use(podCgroup(uid));
-    const mounter = this.#owned.use(new MounterProcess(comm));
-    cgroup.take(mounter.pid);
+    const mounter = this.#owned.use(new MounterProcess(comm, { cgroup: cgroup.procs }));
     const status = await mounter.ended;
     if (status !== 0) throw new Error(`a mounter ended with ${status}: ${mounter.output}`);
     await this.#bench.endMountpointPod(name, "Succeeded").catch(unlessGone);
@@ -131,13 +130,8 @@ export class PlayedNode implements AsyncDisposable {
 
 function reconcile(chart: InstalledChart, signal: AbortSignal): Promise<void> {
   const client = new KubeClient(chart.accessOf("s3-csi-driver-controller-sa"));
-  const settings = { image: "s3csi:test", imagePullPolicy: "Never" };
-  const options = { client, log, namespace: MOUNTPOINTS, instance: "controller-0", ...settings };
-  const priorityClassName = "mount-s3-critical";
-  const driverVersion = "0.1.0+test";
-  return startReconciler({ ...options, priorityClassName, driverVersion }, signal).finally(() =>
-    client[Symbol.dispose](),
-  );
+  const options = { client, log, instance: "controller-0", mountpointPods: POD_SETTINGS };
+  return startReconciler(options, signal).finally(() => client[Symbol.dispose]());
 }
 
 function unlessGone(error: unknown): void {

@@ -1,16 +1,16 @@
 import { Failure } from "../../src/base/failure.ts";
 import type { Cluster } from "../../src/reconciler/cluster.ts";
-import type { Attachment, MountpointPod, Workload } from "../../src/reconciler/facts.ts";
+import type { Attachment, MountpointPod, NodeFacts, Workload } from "../../src/reconciler/facts.ts";
 import type { World } from "../../src/reconciler/world.ts";
 import { attachmentSpecOf } from "../../src/volume/attachment.ts";
-import type { Attachments } from "../../src/volume/attachment.ts";
+import type { AttachmentLists, Attachments } from "../../src/volume/attachment.ts";
 
 type Names = ReadonlySet<string>;
 type Tell<V> = (world: World, key: string, now: V | undefined, before: V | undefined) => Names;
 
 /** One event of one watch. */
 export interface Change {
-  readonly kind: "workload" | "pod" | "attachment";
+  readonly kind: "workload" | "pod" | "attachment" | "node";
   readonly tell: (world: World) => Names;
 }
 
@@ -21,6 +21,8 @@ const TELL = {
     world.podChanged(key, now, before),
   attachment: (world: World, key: string, now?: Attachment, before?: Attachment) =>
     world.attachmentChanged(key, now, before),
+  node: (world: World, key: string, now?: NodeFacts, before?: NodeFacts) =>
+    world.nodeChanged(key, now, before),
 };
 
 /** An API server in memory, with its rules: unique names, UIDs, resourceVersions, preconditions. */
@@ -28,11 +30,16 @@ export class ModelApi {
   readonly workloads = new Map<string, Workload>();
   readonly pods = new Map<string, MountpointPod>();
   readonly attachments = new Map<string, Attachment>();
+  readonly nodes = new Map<string, NodeFacts>();
   readonly changes: Change[] = [];
   nowMs = 1_000_000_000_000;
   #count = 0;
   /** What must not happen on the way either, counted. */
-  readonly harm = { markedInUse: 0, droppedLive: 0, needlessSuccessor: 0 };
+  readonly harm = { markedInUse: 0, droppedLive: 0, needlessSuccessor: 0, changedMount: 0 };
+  /** `workload volume` -> the mount that it was bound to first, and must keep. */
+  readonly #mountOf = new Map<string, string>();
+  /** Pods that were in a crash loop once: a late picture of it is a reason to replace one. */
+  readonly #crashed = new Set<string>();
 
   nextUid(kind: string): string {
     this.#count += 1;
@@ -47,7 +54,16 @@ export class ModelApi {
     this.#put("workload", TELL.workload, this.workloads, uid, undefined);
   }
 
+  putNode(node: NodeFacts): void {
+    this.#put("node", TELL.node, this.nodes, node.name, node);
+  }
+
+  removeNode(name: string): void {
+    this.#put("node", TELL.node, this.nodes, name, undefined);
+  }
+
   putPod(pod: MountpointPod): void {
+    if (pod.backingOff) this.#crashed.add(pod.uid);
     this.#put("pod", TELL.pod, this.pods, pod.name, pod);
   }
 
@@ -66,6 +82,9 @@ export class ModelApi {
     for (const [key, now] of this.attachments) {
       yield { kind: "attachment", tell: (world) => TELL.attachment(world, key, now) };
     }
+    for (const [key, now] of this.nodes) {
+      yield { kind: "node", tell: (world) => TELL.node(world, key, now) };
+    }
   }
 
   /** The calls of the reconciler, atomic each, with a gate that may hold or break every one. */
@@ -79,10 +98,12 @@ export class ModelApi {
           const live = all.filter((w) => w.nodeName === nodeName && !w.ended);
           return new Set(live.map((w) => w.uid));
         }),
-      createPod: ({ name, generation, workloadUid }, attachment) =>
+      createPod: ({ name, generation, workloadUid, mountId }, { attachment }) =>
         gate(() => {
-          if (this.pods.has(name)) return;
-          if (generation > 0 && this.#isServed(attachment)) this.harm.needlessSuccessor += 1;
+          const present = this.pods.get(name);
+          if (present?.mountId === mountId && present.attachment === attachment) return;
+          if (present !== undefined) throw new Failure("stale", "serves another mount");
+          if (mountId !== name && this.#isServed(mountId)) this.harm.needlessSuccessor += 1;
           this.putPod({
             name,
             uid: this.nextUid("pod"),
@@ -97,6 +118,10 @@ export class ModelApi {
             attachment,
             generation,
             workloadUid,
+            mountId,
+            backingOff: false,
+            unschedulable: "",
+            shutDown: false,
           });
         }),
       markPod: ({ name, uid }) =>
@@ -113,16 +138,27 @@ export class ModelApi {
           if (pod.scheduled && !pod.finished) this.putPod({ ...pod, terminating: true });
           else this.removePod(name);
         }),
-      createAttachment: (name, key, attachments) =>
+      createAttachment: (name, key, lists) =>
         gate(() => {
           if (this.attachments.has(name)) throw new Failure("stale", "exists");
-          this.#putAttachment(name, this.nextUid("s3pa"), attachmentSpecOf(key, attachments));
+          this.#countMoved(key.persistentVolumeName, lists);
+          this.#putAttachment(name, this.nextUid("s3pa"), attachmentSpecOf(key, lists));
         }),
-      updateAttachment: (attachment, attachments) =>
+      updateAttachment: (attachment, lists) =>
         gate(() => {
-          const { name, uid, spec } = this.#unchanged(attachment);
-          this.#countDropped(attachment, attachments);
-          this.#putAttachment(name, uid, { ...spec, mountpointS3PodAttachments: attachments });
+          const { name, uid, spec, status } = this.#unchanged(attachment);
+          this.#countDropped(attachment, lists.attachments);
+          this.#countMoved(spec.persistentVolumeName, lists);
+          const { attachments: mountpointS3PodAttachments, mountIds: mountIDs } = lists;
+          const next = { ...spec, mountpointS3PodAttachments, mountIDs };
+          this.#putAttachment(name, uid, next, status);
+        }),
+      writeStatus: ({ name, uid }, status) =>
+        gate(() => {
+          const stored = this.attachments.get(name);
+          if (stored === undefined) return;
+          if (stored.uid !== uid) throw new Failure("stale", "another UID");
+          this.#putAttachment(name, uid, stored.spec, status);
         }),
       deleteAttachment: (attachment) =>
         gate(() => {
@@ -160,12 +196,25 @@ export class ModelApi {
     return entries.some((entry) => this.#isLive(entry.workloadPodUID));
   }
 
-  #isServed(name: string): boolean {
-    const listed = this.attachments.get(name)?.spec.mountpointS3PodAttachments ?? {};
-    return Object.keys(listed).some((podName) => {
-      const pod = this.pods.get(podName);
-      return pod !== undefined && !pod.finished && !pod.terminating && !pod.needsUnmount;
+  #isServed(mountId: string): boolean {
+    return this.pods.values().some((pod) => {
+      const good = !pod.finished && !pod.terminating && !pod.needsUnmount;
+      return pod.mountId === mountId && good && !this.#crashed.has(pod.uid);
     });
+  }
+
+  /** Workloads are bound to a mount: whoever serves them next must serve the same. */
+  #countMoved(pvName: string, { attachments, mountIds }: AttachmentLists): void {
+    for (const [podName, entries] of Object.entries(attachments)) {
+      const told = mountIds[podName] ?? podName;
+      const mountId = this.pods.get(podName)?.mountId ?? told;
+      if (mountId !== told) this.harm.changedMount += 1;
+      for (const { workloadPodUID } of entries) {
+        const place = `${workloadPodUID} ${pvName}`;
+        const first = this.#mountOf.getOrInsert(place, mountId);
+        if (first !== mountId && this.#isLive(workloadPodUID)) this.harm.changedMount += 1;
+      }
+    }
   }
 
   #countDropped({ spec }: Attachment, next: Attachments): void {
@@ -175,13 +224,19 @@ export class ModelApi {
     }
   }
 
-  #putAttachment(name: string, uid: string, spec: Attachment["spec"]): void {
+  #putAttachment(
+    name: string,
+    uid: string,
+    spec: Attachment["spec"],
+    status?: Attachment["status"],
+  ): void {
     const resourceVersion = this.nextUid("rv");
     this.#put("attachment", TELL.attachment, this.attachments, name, {
       name,
       uid,
       resourceVersion,
       spec,
+      ...(status && { status }),
     });
   }
 

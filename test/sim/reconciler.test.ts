@@ -16,7 +16,7 @@ const VOLUMES: Volume[] = ["a", "b"].map((name) => ({
   claimKey: `ns/claim-${name}`,
   claimUid: `claim-uid-${name}`,
 }));
-const KINDS = ["workload", "pod", "attachment"] as const;
+const KINDS = ["workload", "pod", "attachment", "node"] as const;
 const FATES: Fate[] = [
   "goes well",
   "goes well",
@@ -39,11 +39,13 @@ for (const replicas of [1, 2]) {
     await fc.assert(
       fc.asyncProperty(steps, late, async (script, lateKind) => {
         const api = new ModelApi();
+        for (const name of NODES) api.putNode({ name, ready: true, ending: false });
         const all = Array.from({ length: replicas }, () => new Replica(api, VOLUMES));
         for (const one of script) await play(one, lateKind, api, all);
         await settle(api, all);
         checkEnd(api);
         assert.equal(api.harm.droppedLive, 0, "a live workload lost its attachment");
+        assert.equal(api.harm.changedMount, 0, "a workload was moved to another mount");
         // Two that run behind each other may be wasteful for a moment, never wrong at the end.
         if (replicas === 1) assert.equal(api.harm.markedInUse, 0, "a pod in use was marked");
         if (replicas === 1) assert.equal(api.harm.needlessSuccessor, 0, "a pod too many");
@@ -67,7 +69,8 @@ async function play(
   else if (kind < 16) disturbWorkload(api, a, b);
   else if (kind < 19) disturbPod(api, a, b);
   else if (kind < 20) replica.restart();
-  else if (kind < 55) deliver(replica, KINDS[b % 3] ?? "pod", b % 8 === 0 ? undefined : late);
+  else if (kind < 21) disturbNode(api, a, b);
+  else if (kind < 55) deliver(replica, KINDS[b % 4] ?? "pod", b % 9 === 0 ? undefined : late);
   else if (kind < 70) replica.work();
   else replica.endCall(b, FATES[b % FATES.length] ?? "goes well");
   api.nowMs += a * 20;
@@ -109,12 +112,20 @@ function disturbPod(api: ModelApi, a: number, b: number): void {
   const all = Array.from(api.pods.values());
   const pod = all[a % Math.max(1, all.length)];
   if (pod === undefined) return;
-  if (b % 6 === 0) api.putPod({ ...pod, scheduled: true });
-  else if (b % 6 === 1) api.putPod({ ...pod, scheduled: true, started: true });
-  else if (b % 6 === 2) api.putPod({ ...pod, finished: true });
-  else if (b % 6 === 3) api.putPod({ ...pod, terminating: true });
-  else if (b % 6 === 4) api.removePod(pod.name);
+  if (b % 8 === 0) api.putPod({ ...pod, scheduled: true });
+  else if (b % 8 === 1) api.putPod({ ...pod, scheduled: true, started: true });
+  else if (b % 8 === 2) api.putPod({ ...pod, finished: true, shutDown: b % 3 === 0 });
+  else if (b % 8 === 3) api.putPod({ ...pod, terminating: true });
+  else if (b % 8 === 4) api.removePod(pod.name);
+  else if (b % 8 === 5) api.putPod({ ...pod, scheduled: true, started: true, backingOff: true });
+  else if (b % 8 === 6) api.putPod({ ...pod, backingOff: false });
   else if (pod.needsUnmount) api.putPod({ ...pod, finished: true });
+}
+
+function disturbNode(api: ModelApi, a: number, b: number): void {
+  const name = NODES[a % 2] ?? "";
+  if (b % 4 === 0) api.removeNode(name);
+  else api.putNode({ name, ready: b % 4 !== 1, ending: b % 4 === 2 });
 }
 
 /** No more faults: time passes, watches catch up, nodes and schedulers do their part. */
@@ -141,9 +152,13 @@ async function settle(api: ModelApi, replicas: readonly Replica[]): Promise<void
 }
 
 function nodesAct(api: ModelApi): void {
+  for (const name of NODES) {
+    const node = api.nodes.get(name);
+    if (node?.ready !== true || node.ending) api.putNode({ name, ready: true, ending: false });
+  }
   for (const pod of api.pods.values()) {
     if (pod.terminating) api.removePod(pod.name);
-    else if (!pod.scheduled) api.putPod({ ...pod, scheduled: true, started: true });
+    else if (!pod.started) api.putPod({ ...pod, scheduled: true, started: true });
     else if (pod.needsUnmount && !pod.finished) api.putPod({ ...pod, finished: true });
   }
 }
@@ -151,9 +166,10 @@ function nodesAct(api: ModelApi): void {
 function checkEnd(api: ModelApi): void {
   const listedPods = new Set<string>();
   const places = new Map<string, number>();
-  for (const { spec } of api.attachments.values()) {
+  for (const { spec, status } of api.attachments.values()) {
     const pods = Object.entries(spec.mountpointS3PodAttachments);
     assert(pods.length > 0, "an attachment without pods is left");
+    assert.equal(status?.phase, phaseOf(api, Object.keys(spec.mountpointS3PodAttachments)));
     for (const [name, entries] of pods) {
       assert(entries.length > 0, "a pod that was let go is still listed");
       assert(!listedPods.has(name), "a pod is listed twice");
@@ -168,11 +184,30 @@ function checkEnd(api: ModelApi): void {
     checkPods(api, spec.mountpointS3PodAttachments);
   }
   for (const name of api.pods.keys()) assert(listedPods.has(name), `pod ${name} is left over`);
+  checkMounts(api);
   for (const workload of api.workloads.values()) checkServed(workload, places);
   for (const count of places.values()) assert.equal(count, 1, "a workload is attached twice");
 }
 
-/** Where somebody stays, all are together on one good pod. */
+/** All that remains of troubles at the end are pods of workloads that leave. */
+function phaseOf(api: ModelApi, podNames: readonly string[]): string {
+  const good = podNames.every((name) => {
+    const pod = api.pods.get(name);
+    return pod !== undefined && !pod.finished && !pod.needsUnmount && !pod.backingOff;
+  });
+  return good ? "Mounted" : "Recovering";
+}
+
+/** Two that serve one mount would corrupt it. */
+function checkMounts(api: ModelApi): void {
+  const served = new Set<string>();
+  for (const { mountId } of api.pods.values()) {
+    assert(!served.has(mountId), `mount ${mountId} has two Mountpoint Pods`);
+    served.add(mountId);
+  }
+}
+
+/** Where somebody stays, everybody is on a good pod. */
 function checkPods(api: ModelApi, listed: Record<string, readonly { workloadPodUID: string }[]>) {
   const uids = Object.values(listed).flatMap((entries) => entries.map((e) => e.workloadPodUID));
   if (uids.every((uid) => api.workloads.get(uid)?.terminating === true)) return;
@@ -182,7 +217,8 @@ function checkPods(api: ModelApi, listed: Record<string, readonly { workloadPodU
     const leaving = listed[name]?.every((e) => api.workloads.get(e.workloadPodUID)?.terminating);
     if (leaving === true) continue;
     assert(pod !== undefined, "a live workload's Mountpoint Pod does not exist");
-    assert(!pod.finished && !pod.terminating && !pod.needsUnmount, "a live workload's pod ends");
+    const ends = pod.finished || pod.terminating || pod.needsUnmount || pod.backingOff;
+    assert(!ends, "a live workload's pod ends");
   }
 }
 

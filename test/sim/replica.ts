@@ -21,7 +21,7 @@ export class Replica {
   #dirty = new Set<string>();
   #working = new Map<string, Promise<void>>();
   #calls: Call[] = [];
-  #cursor: Record<Change["kind"], number> = { workload: 0, pod: 0, attachment: 0 };
+  #cursor: Record<Change["kind"], number> = { workload: 0, pod: 0, attachment: 0, node: 0 };
   #life = 0;
 
   constructor(api: ModelApi, volumes: readonly Volume[]) {
@@ -45,6 +45,7 @@ export class Replica {
       driverVersion: DRIVER_VERSION,
       log: pino({ level: "silent" }),
       nowMs: () => this.#api.nowMs,
+      tell: () => Promise.resolve(),
     });
     for (const volume of this.#volumes) {
       const [namespace = "", name = ""] = volume.claimKey.split("/");
@@ -53,7 +54,7 @@ export class Replica {
       this.#world.volumeChanged(volume.name, volume, undefined);
     }
     const end = this.#api.changes.length;
-    this.#cursor = { workload: end, pod: end, attachment: end };
+    this.#cursor = { workload: end, pod: end, attachment: end, node: end };
     for (const change of this.#api.listed()) this.#learn(change);
   }
 

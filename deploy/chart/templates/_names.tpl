@@ -85,3 +85,8 @@ readinessProbe:
 {{- define "s3csi.logLevel" -}}
 {{- if kindIs "string" . -}}{{ . }}{{- else if ge (int .) 5 -}}debug{{- else -}}info{{- end -}}
 {{- end -}}
+
+{{- define "s3csi.isOpenShift" -}}
+{{- if kindIs "bool" .Values.isOpenShift -}}{{ .Values.isOpenShift }}
+{{- else -}}{{ .Capabilities.APIVersions.Has "security.openshift.io/v1" }}{{- end -}}
+{{- end -}}

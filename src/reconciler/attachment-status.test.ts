@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isSameStatus, statusOf, troublesOf } from "./attachment-status.ts";
+import type { ControllerStatus } from "./attachment-status.ts";
+import { decide } from "./decide.ts";
+import type { Observed } from "./decide.ts";
+import type { MountpointPod, NodeFacts, Workload } from "./facts.ts";
+
+const key = {
+  nodeName: "n1",
+  persistentVolumeName: "pv",
+  volumeID: "v",
+  mountOptions: "",
+  workloadFSGroup: "",
+  authenticationSource: "driver",
+  workloadNamespace: "",
+  workloadServiceAccountName: "",
+};
+const workload: Workload = {
+  uid: "w1",
+  namespace: "ns",
+  name: "app",
+  nodeName: "n1",
+  ended: false,
+  terminating: false,
+  fsGroup: "",
+  serviceAccountName: "",
+  claims: ["c"],
+};
+const running: MountpointPod = {
+  name: "mp-1",
+  uid: "p",
+  createdMs: 0,
+  scheduled: true,
+  started: true,
+  finished: false,
+  terminating: false,
+  backingOff: false,
+  unschedulable: "",
+  shutDown: false,
+  needsUnmount: false,
+  noNewWorkload: false,
+  driverVersion: "1",
+  attachment: "s3pa-1",
+  generation: 0,
+  workloadUid: "w1",
+  mountId: "mp-1",
+};
+const UP: NodeFacts = { name: "n1", ready: true, ending: false };
+
+function seen(pod: Partial<MountpointPod> | null, stored?: ControllerStatus): Observed {
+  const attachmentTime = "2026-01-01T11:00:00Z";
+  const mountpointS3PodAttachments = { "mp-1": [{ workloadPodUID: "w1", attachmentTime }] };
+  const spec = { ...key, mountpointS3PodAttachments };
+  const status = stored && { status: stored };
+  return {
+    name: "s3pa-1",
+    key,
+    attachment: { name: "s3pa-1", uid: "a", resourceVersion: "1", spec, ...status },
+    attributes: {},
+    wanting: [workload],
+    gone: new Set(),
+    leaving: new Set(),
+    pods: new Map(pod === null ? [] : [["mp-1", { ...running, ...pod }]]),
+    node: UP,
+    driverVersion: "1",
+    nowMs: Date.parse("2026-01-01T12:00:00Z"),
+  };
+}
+
+const ROOM = "0/3 nodes are available: 1 Insufficient memory";
+
+// prettier-ignore
+const cases: [name: string, pod: Partial<MountpointPod> | null, phase: string, ready: string, message: RegExp][] = [
+  ["all runs",               {},                                                   "Mounted",    "True",  /^$/],
+  ["it starts",              { started: false },                                   "Pending",    "False", /^$/],
+  ["no room",                { started: false, scheduled: false, unschedulable: ROOM }, "Pending", "False", /mp-1 finds no room on node n1: .*Insufficient memory/],
+  ["a successor starts",     { started: false, mountId: "mp-0" },                  "Recovering", "False", /^$/],
+  ["it ended",               { finished: true },                                   "Recovering", "False", /mp-1 is lost: it has ended/],
+  ["it is being deleted",    { terminating: true },                                "Recovering", "False", /it is being deleted/],
+  ["it crashes",             { backingOff: true },                                 "Recovering", "False", /it crashes again and again/],
+  ["it is told to unmount",  { needsUnmount: true },                               "Recovering", "False", /it was told to unmount/],
+  ["it is gone",             null,                                                 "Recovering", "False", /it was deleted/],
+];
+for (const [name, pod, phase, ready, message] of cases) {
+  test(`status: ${name}`, () => {
+    const status = statusOf(seen(pod));
+    const [first, second] = status.conditions;
+    assert.equal(status.phase, phase);
+    assert.deepEqual([first?.type, first?.status], ["Ready", ready]);
+    assert.match(first?.message ?? "", message);
+    const degraded = phase === "Recovering" ? "True" : "False";
+    assert.deepEqual([second?.type, second?.status], ["Degraded", degraded]);
+  });
+}
+
+test("a lost pod on a node that is gone is a failure", () => {
+  assert.equal(statusOf({ ...seen(null), node: undefined }).phase, "Failed");
+});
+
+test("a status is written when it says something new, and keeps the time of the last change", () => {
+  const first = statusOf(seen({}));
+  assert(!isSameStatus(undefined, first));
+  assert(isSameStatus(undefined, statusOf(seen({ started: false }))), "pending is not worth it");
+  assert(isSameStatus(first, statusOf(seen({}))));
+  const later = { ...seen({}, first), nowMs: Date.parse("2026-01-02T00:00:00Z") };
+  assert.deepEqual(statusOf(later), first);
+  assert.deepEqual(decide(later), []);
+  const lost = statusOf({ ...later, pods: new Map() });
+  assert(!isSameStatus(first, lost));
+  assert.equal(lost.conditions[0]?.lastTransitionTime, "2026-01-02T00:00:00.000Z");
+  assert.deepEqual(
+    decide(seen({})).map((action) => action.do),
+    ["write-status"],
+  );
+});
+
+test("a workload hears why its Mountpoint Pod has no place", () => {
+  const [trouble, ...others] = troublesOf(seen({ scheduled: false, unschedulable: ROOM }));
+  assert.equal(trouble?.workload.uid, "w1");
+  assert.equal(trouble.reason, "MountpointPodUnschedulable");
+  assert.match(trouble.note, /mp-1 finds no room on node n1: .*Insufficient memory/);
+  assert.equal(others.length, 0);
+  assert.deepEqual(troublesOf(seen({})), []);
+});

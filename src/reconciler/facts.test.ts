@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ClusterNode, Pod } from "../kube/resource.ts";
+import { ANNOTATION } from "../volume/names.ts";
+import { mountpointPodOf, nodeOf } from "./facts.ts";
+
+const ready = (status: string): NonNullable<ClusterNode["status"]> => ({
+  conditions: [
+    { type: "MemoryPressure", status: "True" },
+    { type: "Ready", status },
+  ],
+});
+const taints = (key: string) => ({ taints: [{ key, effect: "NoExecute" }] });
+const gone = { name: "n", deletionTimestamp: "2026-01-01T00:00:00Z" };
+
+// prettier-ignore
+const nodes: [name: string, node: ClusterNode, ready: boolean, ending: boolean][] = [
+  ["a node that is up",           { status: ready("True") },                                                                  true,  false],
+  ["one that does not answer",    { status: ready("Unknown") },                                                               false, false],
+  ["one that has just come",      {},                                                                                         false, false],
+  ["one that is cordoned",        { spec: taints("node.kubernetes.io/unschedulable"), status: ready("True") },                true,  false],
+  ["one that is switched off",    { spec: taints("node.cloudprovider.kubernetes.io/shutdown"), status: ready("Unknown") },    false, true],
+  ["one that an admin gave up",   { spec: taints("node.kubernetes.io/out-of-service"), status: ready("Unknown") },            false, true],
+  ["one that is being deleted",   { metadata: gone, status: ready("True") },                                                  true,  true],
+];
+for (const [name, node, isReady, ending] of nodes) {
+  test(`node: ${name}`, () => {
+    const facts = nodeOf({ metadata: { name: "n" }, ...node });
+    assert.deepEqual(facts, { name: "n", ready: isReady, ending });
+  });
+}
+
+const factsOf = (annotations: Record<string, string>, status: Pod["status"] = {}) =>
+  mountpointPodOf({
+    metadata: { name: "mp-1", annotations: { [ANNOTATION.attachment]: "s3pa-1", ...annotations } },
+    status,
+  });
+const container = { name: "mountpoint", ready: false, restartCount: 1, image: "", imageID: "" };
+const waiting = (reason: string) => ({
+  phase: "Running",
+  containerStatuses: [{ ...container, state: { waiting: { reason } } }],
+});
+
+test("a Mountpoint Pod serves its own mount unless it is told another", () => {
+  assert.equal(factsOf({})?.mountId, "mp-1");
+  assert.equal(factsOf({ [ANNOTATION.mountId]: "mp-0" })?.mountId, "mp-0");
+});
+
+test("only the kubelet's back-off is a crash loop", () => {
+  assert.equal(factsOf({}, waiting("CrashLoopBackOff"))?.backingOff, true);
+  assert.equal(factsOf({}, waiting("ImagePullBackOff"))?.backingOff, false);
+  assert.equal(factsOf({}, { phase: "Running" })?.backingOff, false);
+});
+
+test("a pod that went with its node is told from one that failed", () => {
+  assert.equal(factsOf({}, { phase: "Failed", reason: "Terminated" })?.shutDown, true);
+  assert.equal(factsOf({}, { phase: "Failed", reason: "NodeShutdown" })?.shutDown, true);
+  assert.equal(factsOf({}, { phase: "Failed", reason: "Evicted" })?.shutDown, false);
+});

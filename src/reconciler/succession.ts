@@ -1,0 +1,70 @@
+import type { WorkloadAttachment } from "../volume/attachment.ts";
+import { mountpointPodNameOf } from "../volume/names.ts";
+import type { MountpointPod, NodeFacts } from "./facts.ts";
+
+/**
+ * A Mountpoint Pod that is listed and serves no more, with the workloads that are still on it. They
+ * are bound to its mount and to no other, so it needs a successor of its own for that very mount.
+ */
+export interface Lost {
+  readonly name: string;
+  /** What is left of it; undefined when it is gone altogether. */
+  readonly pod: MountpointPod | undefined;
+  readonly mountId: string;
+  readonly entries: readonly WorkloadAttachment[];
+}
+
+/** The n-th Mountpoint Pod of a workload: what names are made of. */
+export interface Lineage {
+  readonly workloadUid: string;
+  readonly generation: number;
+}
+
+const BACK_OFF_FIRST_MS = 1_000;
+const BACK_OFF_MAX_MS = 300_000;
+const GENERATIONS_SEARCHED = 100;
+
+/**
+ * Of a pod that is gone, the name alone is left: it is tried on those who are on it. One whose
+ * godparent has left as well goes on in the name of its mount.
+ */
+export function lineageOf({ name, pod, mountId, entries }: Lost, pvName: string): Lineage {
+  if (pod !== undefined) return pod;
+  for (const uid of [...entries.map((entry) => entry.workloadPodUID), mountId]) {
+    for (let generation = 0; generation < GENERATIONS_SEARCHED; generation += 1) {
+      if (mountpointPodNameOf(uid, pvName, generation) === name) {
+        return { workloadUid: uid, generation };
+      }
+    }
+  }
+  return { workloadUid: mountId, generation: 0 };
+}
+
+/** The n-th generation waits twice as long as the one before; who lived long waits no more. */
+export function successorWaitMs({ pod, entries }: Lost, generation: number, nowMs: number): number {
+  const times = entries.map((entry) => Date.parse(entry.attachmentTime));
+  const sinceMs = pod?.createdMs ?? Math.max(...times);
+  const fullMs = BACK_OFF_FIRST_MS * 2 ** Math.min(generation, 20);
+  return sinceMs + Math.min(fullMs, BACK_OFF_MAX_MS) - nowMs;
+}
+
+/** Workloads that leave with their node, or will not outlive the pod by much, need no successor. */
+export function needsSuccessor(
+  { pod, entries }: Lost,
+  leaving: ReadonlySet<string>,
+  node: NodeFacts | undefined,
+): boolean {
+  if (node === undefined || node.ending) return false;
+  if (pod?.shutDown === true && !node.ready) return false;
+  return entries.some((entry) => !leaving.has(entry.workloadPodUID));
+}
+
+/** It may serve, and nobody has let it go. */
+export function isUsable(pod: MountpointPod | undefined): pod is MountpointPod {
+  return pod !== undefined && !pod.finished && !pod.terminating && !pod.needsUnmount;
+}
+
+/** The same, and it is not in a crash loop. */
+export function isServing(pod: MountpointPod | undefined): pod is MountpointPod {
+  return isUsable(pod) && !pod.backingOff;
+}

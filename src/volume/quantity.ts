@@ -1,0 +1,23 @@
+import { Failure } from "../base/failure.ts";
+
+const BINARY = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+const DECIMAL = ["k", "M", "G", "T", "P", "E"];
+const FACTORS: ReadonlyMap<string, number> = new Map([
+  ["", 1],
+  ["m", 0.001],
+  ...BINARY.map((unit, i) => [unit, 1024 ** (i + 1)] as const),
+  ...DECIMAL.map((unit, i) => [unit, 1000 ** (i + 1)] as const),
+]);
+const QUANTITY = /^(\d+\.?\d*|\.\d+)([eE][+-]?\d+|m|[KMGTPE]i|[kMGTPE])?$/;
+
+/** The worth of a Kubernetes quantity above zero: 512Mi, 1.5G, 100m, 1e9. */
+export function parseQuantity(field: string, text: string): number {
+  const [, digits, unit = ""] = QUANTITY.exec(text) ?? [];
+  const factor = /^[eE]/.test(unit) && unit !== "E" ? Number(`1${unit}`) : FACTORS.get(unit);
+  const value = Number(digits ?? "0") * (factor ?? 0);
+  if (value > 0) return value;
+  throw new Failure(
+    "invalid",
+    `${field} is ${JSON.stringify(text)}: use a quantity above zero, such as 512Mi, 2Gi or 100m`,
+  );
+}

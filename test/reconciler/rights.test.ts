@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Failure } from "../../src/base/failure.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { PODS } from "../../src/kube/resource.ts";
+import {
+  ATTACHMENTS,
+  ATTACHMENT_API_VERSION,
+  ATTACHMENT_KIND,
+} from "../../src/volume/attachment.ts";
+import { installChart } from "./control-plane.ts";
+import type { InstalledChart } from "./control-plane.ts";
+import { MOUNTPOINTS } from "./objects.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const NODE_ACCOUNT = "s3-csi-driver-sa";
+const signal = AbortSignal.timeout(120_000);
+const DENIED = { kind: "denied" };
+
+let chart: InstalledChart;
+before(async () => {
+  chart = await installChart();
+}, TIMEOUT);
+after(() => chart[Symbol.asyncDispose]());
+
+function client(account: string, node?: string): KubeClient {
+  return new KubeClient(chart.accessOf(account, node));
+}
+
+async function attachmentOn(nodeName: string): Promise<{ readonly name: string }> {
+  const name = `of-${nodeName}`;
+  await chart.admin.create(
+    ATTACHMENTS,
+    {
+      apiVersion: ATTACHMENT_API_VERSION,
+      kind: ATTACHMENT_KIND,
+      metadata: { name },
+      spec: {
+        nodeName,
+        persistentVolumeName: "pv",
+        volumeID: "v",
+        mountOptions: "",
+        workloadFSGroup: "",
+        mountpointS3PodAttachments: {},
+      },
+    },
+    signal,
+  );
+  return { name };
+}
+
+/** A policy counts from some moment after it was made: there is no event for it. */
+async function untilDenied(work: () => Promise<unknown>): Promise<void> {
+  for (;;) {
+    signal.throwIfAborted();
+    try {
+      await work();
+    } catch (error) {
+      if (error instanceof Failure && error.kind === "denied") return;
+      throw error;
+    }
+  }
+}
+
+test("a node service writes its part of the status of its own attachments", TIMEOUT, async () => {
+  const [own, other] = [await attachmentOn("n1"), await attachmentOn("n2")];
+  using node = client(NODE_ACCOUNT, "n1");
+  const facts = { status: { mountpointPods: { "mp-1": { engineVersion: "1.0" } } } };
+  await untilDenied(() => node.patchStatus(ATTACHMENTS, other, facts, signal));
+
+  const { status } = await node.patchStatus(ATTACHMENTS, own, facts, signal);
+  assert.equal(status?.mountpointPods?.["mp-1"]?.engineVersion, "1.0");
+  const phase = { status: { phase: "Mounted" } };
+  await assert.rejects(node.patchStatus(ATTACHMENTS, own, phase, signal), DENIED);
+  await assert.rejects(node.patch(ATTACHMENTS, own, { spec: { nodeName: "x" } }, signal), DENIED);
+  await assert.rejects(node.delete(ATTACHMENTS, own, {}, signal), DENIED);
+  using nowhere = client(NODE_ACCOUNT);
+  await assert.rejects(nowhere.patchStatus(ATTACHMENTS, own, facts, signal), DENIED);
+
+  using controller = client("s3-csi-driver-controller-sa");
+  const both = await controller.patchStatus(ATTACHMENTS, own, phase, signal);
+  assert.equal(both.status?.phase, "Mounted");
+  assert.deepEqual(both.status.mountpointPods, facts.status.mountpointPods);
+});
+
+test("nobody may touch the pods of others", TIMEOUT, async () => {
+  using node = client(NODE_ACCOUNT, "n1");
+  await node.list(PODS, { namespace: MOUNTPOINTS }, signal);
+  await assert.rejects(node.list(PODS, {}, signal), DENIED);
+  await assert.rejects(
+    node.delete(PODS, { namespace: MOUNTPOINTS, name: "x" }, {}, signal),
+    DENIED,
+  );
+  using controller = client("s3-csi-driver-controller-sa");
+  const place = { namespace: "default", name: "x" };
+  await assert.rejects(controller.delete(PODS, place, {}, signal), DENIED);
+  await assert.rejects(controller.patch(PODS, place, {}, signal), DENIED);
+});
