@@ -22,6 +22,7 @@ const CONTAINERD_WITHIN_MS = 20_000;
 const FIRST_LINE_WITHIN_MS = 60_000;
 const READY_TIMEOUT = "--timeout=60s";
 const NODE_NAME = "node1";
+const CTR_FLAGS = ["--address", CONTAINERD_SOCKET, "-n", "k8s.io"];
 /** The instance that it claims: one per machine. */
 export const CLUSTER_NAME = "cluster";
 
@@ -43,6 +44,8 @@ export interface Cluster extends AsyncDisposable {
   firstLine(args: readonly string[], pattern: RegExp): Promise<string>;
   /** Makes the image of an OCI archive known to the node. */
   importImage(archive: string): Promise<void>;
+  /** Each line of `ctr events`, with the runtime's own times, until it is disposed. */
+  containerEvents(onLine: (line: string) => void): AsyncDisposable;
 }
 
 /** What the parts of a starting cluster share. */
@@ -119,6 +122,7 @@ export async function startCluster(): Promise<Cluster> {
     waitFor,
     firstLine: firstOf,
     importImage,
+    containerEvents: (onLine) => followRuntime(ground, onLine),
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };
 }
@@ -177,10 +181,30 @@ async function waitUntilReady(waitFor: Cluster["waitFor"]): Promise<void> {
   ]);
 }
 
-async function importInto({ machine, env, instance }: Ground, archive: string): Promise<void> {
-  const ctr = join(instance.dir, "programs/debian/usr/bin/ctr");
-  const command = [ctr, "--address", CONTAINERD_SOCKET, "-n", "k8s.io", "images", "import"];
-  await run("env", [...machine.enter, ...command, archive], { env });
+async function importInto(ground: Ground, archive: string): Promise<void> {
+  const { machine, env } = ground;
+  const command = [ctrOf(ground), ...CTR_FLAGS, "images", "import", archive];
+  await run("env", [...machine.enter, ...command], { env });
+}
+
+function followRuntime(ground: Ground, onLine: (line: string) => void): AsyncDisposable {
+  const { instance, machine, env } = ground;
+  const args = [...CTR_FLAGS, "events"];
+  const wrapper = machine.enter;
+  const service = new Service({
+    instance,
+    name: "ctr-events",
+    program: ctrOf(ground),
+    args,
+    env,
+    wrapper,
+  });
+  service.onLine(onLine);
+  return service;
+}
+
+function ctrOf({ instance }: Ground): string {
+  return join(instance.dir, "programs/debian/usr/bin/ctr");
 }
 
 /** The node's own programs come from the unpacked packages, with their libraries. */
