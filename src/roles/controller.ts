@@ -11,8 +11,9 @@ import { KubeClient } from "../kube/kube-client.ts";
 import { leadWhenElected } from "../kube/leader.ts";
 import { startReconciler } from "../reconciler/run.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
+import { CLUSTER_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
+import { LOG_FLAGS } from "./settings.ts";
 
 const LEASE_NAME = "s3csi-controller";
 

@@ -15,8 +15,9 @@ import { SourceMounts } from "../node/source-mounts.ts";
 import { Volumes } from "../node/volumes.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { endWith } from "./end-with.ts";
-import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
+import { CLUSTER_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
+import { LOG_FLAGS } from "./settings.ts";
 
 const FLAGS = {
   endpoint: {

@@ -94,9 +94,9 @@ export function pagesOf(report: Figures): Record<string, string> {
     "  look costs 300 ms more.",
     "- A Mountpoint Pod that has ended is seen by the kubelet when it next asks the container",
     "  runtime, once a second.",
-    "- **Memory** of a Mountpoint Pod that serves a volume nobody uses: all its processes together.",
-    "  RSS counts twice what two of them share (the program itself, the request slots). As PSS, where",
-    `  every page counts once, it is ${said("idle_pss_mib")} MiB.`,
+    "- **Memory** of a Mountpoint Pod with a volume that nobody uses: all its processes together.",
+    "  RSS counts twice what two of them share (the program itself, the request slots). As PSS,",
+    `  where every page counts once, it is ${said("idle_pss_mib")} MiB.`,
     "",
   ];
   return { "publish.md": lines.join("\n") };
