@@ -41,6 +41,7 @@ class PublishRun {
   readonly #floorMs: number[] = [];
   readonly #firstReadyMs: number[] = [];
   readonly #secondReadyMs: number[] = [];
+  readonly #burstFloorMs: number[] = [];
   readonly #burstVolumesMs: number[] = [];
   readonly #burstOneMs: number[] = [];
   readonly #departures: Departure[] = [];
@@ -85,6 +86,9 @@ class PublishRun {
   async burst(round: number): Promise<void> {
     const stage = this.#stage;
     const numbers = Array.from({ length: BURST }, (_, i) => i);
+    const plain: Workload[] = numbers.map((i) => ({ name: `plain-${round}-${i}` }));
+    this.#burstFloorMs.push(await stage.untilAllReady(plain));
+    await stage.remove(...plain.map(({ name }) => name));
     const names = numbers.map((i) => `burst-${round}-${i}`);
     await Promise.all(names.map((name) => stage.volume(name)));
     const own: Workload[] = names.map((name) => ({ name, claim: name }));
@@ -110,6 +114,7 @@ class PublishRun {
       floorMs: this.#floorMs,
       firstReadyMs: this.#firstReadyMs,
       secondReadyMs: this.#secondReadyMs,
+      burstFloorMs: this.#burstFloorMs,
       burstVolumesMs: this.#burstVolumesMs,
       burstOneMs: this.#burstOneMs,
       departures: this.#departures,

@@ -18,6 +18,7 @@ test("the figures are made from log lines and events", () => {
     floorMs: [500, 520, 700],
     firstReadyMs: [1100, 1000, 1400],
     secondReadyMs: [480, 500, 600],
+    burstFloorMs: [2500],
     burstVolumesMs: [5000],
     burstOneMs: [4000],
     departures: [{ endedMs: 100, goneMs: 900, mounterEndedMs: 250, mountpointGoneMs: 2000 }],

@@ -14,6 +14,7 @@ export interface Samples {
   readonly floorMs: readonly number[];
   readonly firstReadyMs: readonly number[];
   readonly secondReadyMs: readonly number[];
+  readonly burstFloorMs: readonly number[];
   readonly burstVolumesMs: readonly number[];
   readonly burstOneMs: readonly number[];
   readonly departures: readonly Departure[];
@@ -40,6 +41,7 @@ export function figuresOf(samples: Samples): Figures {
     teardown_ms_p50: median(departures.map((it) => it.mounterEndedMs - it.endedMs)),
     burst20_pvs_s: median(samples.burstVolumesMs) / 1000,
     burst20_one_s: median(samples.burstOneMs) / 1000,
+    burst20_floor_s: median(samples.burstFloorMs) / 1000,
     burst20_s: median(samples.burstPublished.map(spanMs)) / 1000,
     shared_publishes: shared.length,
     shared_ms_p50: median(sharedMs),
