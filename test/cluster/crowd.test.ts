@@ -42,6 +42,7 @@ test("fifty pods at once on ten volumes are served, though the kubelet is killed
 test("they all go at once, though the kubelet is killed again, and nothing is left", async () => {
   const isFirst = () => PODS.some((name) => it.watch.pod(name) === undefined);
   const going = removePods(it, ...PODS);
+  going.catch(() => {}); // awaited below
   await it.watch.until(it.watch.pods, "the first pod is gone", isFirst, WITHIN_MS);
   await it.cluster.restart("kubelet");
   await going;
