@@ -39,17 +39,26 @@ const COMMON: BuildOptions = {
   logLevel: "warning",
 };
 
-/** What everybody starts: the one role whose start others wait for goes the shorter way. */
+/** Roles that somebody waits for while they start: applications, or a pod. */
+const FAST_ROLES = ["mount", "mounter"];
+
+/** What everybody starts: a fast role goes the shorter way. */
 const ENTRY = `"use strict";
 const [, , role, ...argv] = process.argv;
-if (role === "mount" && !argv.includes("--version")) require("./mount.cjs").run(argv, process.env);
+const fast = ${JSON.stringify(FAST_ROLES)}.includes(role) && !argv.includes("--version");
+if (fast) require(\`./\${role}.cjs\`).run(argv, process.env).catch(fail);
 else import("./roles.mjs");
+function fail(error) {
+  if (error?.name !== "Failure") throw error;
+  process.stderr.write(\`s3csi: \${error.message}\\n\`);
+  process.exitCode = 2;
+}
 `;
 
 /**
  * The product as it is shipped: build/bundle. A chunk per role, loaded on demand, so that a
- * Mountpoint Pod never reads the controller's code. The engine is one file of CommonJS: from a
- * dozen ES modules it would take three times as long to load.
+ * Mountpoint Pod never reads the controller's code. Mounter and engine are one file of CommonJS
+ * each: from a dozen ES modules they would take three times as long to load.
  */
 export async function bundle(): Promise<void> {
   await rm(BUNDLE_DIR, { recursive: true, force: true });
@@ -64,7 +73,7 @@ export async function bundle(): Promise<void> {
   });
   await build({
     ...COMMON,
-    entryPoints: { mount: join(ROOT, "src/roles/mount.ts") },
+    entryPoints: FAST_ROLES.map((role) => join(ROOT, `src/roles/${role}.ts`)),
     outExtension: { ".js": ".cjs" },
     format: "cjs",
     minifyWhitespace: false, // a crash quotes the line where it happened: let it be a short one

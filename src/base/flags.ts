@@ -1,16 +1,28 @@
 import { parseArgs } from "node:util";
 import type { ParseArgsOptionsConfig } from "node:util";
-import type * as z from "zod";
 import { Failure } from "./failure.ts";
+
+/** What a value has to be. Zod's schemas are such; a role that has to start fast has its own. */
+export interface Schema<T = unknown> {
+  safeParse(value: unknown): Verdict<T>;
+}
+export type Verdict<T> =
+  | { readonly success: true; readonly data: T }
+  | { readonly success: false; readonly error: Complaint };
+interface Complaint {
+  readonly issues: readonly { readonly message: string }[];
+}
 
 /** One setting: `nodeId` is the flag --node-id and the environment variable S3CSI_NODE_ID. */
 export interface Flag {
-  readonly schema: z.ZodType;
+  readonly schema: Schema;
   readonly placeholder: string;
   readonly help: string;
 }
 export type Flags = Readonly<Record<string, Flag>>;
-export type ConfigOf<F extends Flags> = { readonly [K in keyof F]: z.infer<F[K]["schema"]> };
+export type ConfigOf<F extends Flags> = {
+  readonly [K in keyof F]: F[K]["schema"] extends Schema<infer T> ? T : never;
+};
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
@@ -59,7 +71,7 @@ function parseFlags(flags: Flags, argv: readonly string[]): Record<string, strin
   }
 }
 
-function wordsFor(value: string | undefined, error: z.ZodError): string {
+function wordsFor(value: string | undefined, error: Complaint): string {
   const issues = error.issues.map((issue) => issue.message).join("; ");
   return value === undefined ? `missing; ${issues}` : `"${value}": ${issues}`;
 }

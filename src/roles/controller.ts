@@ -15,8 +15,9 @@ import { leadWhenElected } from "../kube/leader.ts";
 import type { MountpointPodSettings } from "../reconciler/mountpoint-pod.ts";
 import { startReconciler } from "../reconciler/run.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { CLUSTER_FLAGS, HEALTH_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
+import { CLUSTER_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
+import { LOG_FLAGS } from "./settings.ts";
 
 const LEASE_NAME = "s3csi-controller";
 

@@ -1,12 +1,13 @@
-import * as z from "zod";
 import type { Environment, Flags } from "../base/flags.ts";
+import { createLineLog } from "../base/line-log.ts";
+import { absolutePath } from "../base/plain-schema.ts";
 import { Mounter } from "../mounter/mounter.ts";
 import { endWith } from "./end-with.ts";
-import { LOG_FLAGS, readSettings } from "./role.ts";
+import { LOG_FLAGS, logFieldsOf, readSettings } from "./settings.ts";
 
 const FLAGS = {
   comm: {
-    schema: z.string().startsWith("/").default("/comm"),
+    schema: absolutePath("/comm"),
     placeholder: "DIR",
     help: "the directory that is shared with the node service; default /comm",
   },
@@ -17,10 +18,10 @@ const ROLE = { name: "mounter", summary: "receive a mount and keep its engine", 
 
 /** Ends by itself: when the mount is let go, or at SIGTERM when there is none. */
 export async function run(argv: readonly string[], env: Environment): Promise<number> {
-  const set = readSettings(ROLE, argv, env);
-  if (set === undefined) return 0;
-  const mounter = new Mounter(set.log);
+  const config = readSettings(ROLE, argv, env);
+  if (config === undefined) return 0;
+  const mounter = new Mounter(createLineLog(config.logLevel, logFieldsOf(ROLE)));
   process.on("SIGTERM", () => mounter.terminate());
   process.on("SIGHUP", () => mounter.replaceEngine());
-  return endWith(await mounter.run(set.config.comm));
+  return endWith(await mounter.run(config.comm));
 }

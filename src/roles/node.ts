@@ -20,8 +20,9 @@ import { StartupTaint } from "../node/startup-taint.ts";
 import { Volumes } from "../node/volumes.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { endWith } from "./end-with.ts";
-import { CLUSTER_FLAGS, HEALTH_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
+import { CLUSTER_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
+import { LOG_FLAGS } from "./settings.ts";
 
 /** For what no event tells: a take-down that failed, a mounter that did not answer. */
 const SWEEP_MS = 120_000;

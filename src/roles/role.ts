@@ -1,22 +1,13 @@
 import { once } from "node:events";
 import * as z from "zod";
-import { flagsHelp, readConfig } from "../base/flags.ts";
 import type { ConfigOf, Environment, Flags } from "../base/flags.ts";
-import { LOG_LEVELS } from "../base/log.ts";
 import { createLog } from "../base/pino-log.ts";
 import type { Log } from "../base/log.ts";
-import { VERSION } from "../base/version.ts";
 import { MOUNTPOINT_NAMESPACE_DEFAULT } from "../volume/names.ts";
+import { logFieldsOf, readSettings } from "./settings.ts";
+import type { LOG_FLAGS } from "./settings.ts";
 
 const PORT_MAX = 65_535;
-
-export const LOG_FLAGS = {
-  logLevel: {
-    schema: z.enum(LOG_LEVELS).default("info"),
-    placeholder: "LEVEL",
-    help: `how much to log: ${LOG_LEVELS.join(", ")}; default info`,
-  },
-} as const satisfies Flags;
 
 /** For the roles that a kubelet keeps running. */
 export const HEALTH_FLAGS = {
@@ -58,29 +49,15 @@ export interface Role<F extends Flags> {
   ): Promise<AsyncDisposable>;
 }
 
-/** Settings and log of a role; undefined when only its help was asked for, which is shown then. */
-export function readSettings<F extends Flags>(
-  role: Pick<Role<F>, "name" | "summary" | "flags">,
-  argv: readonly string[],
-  env: Environment,
-): { readonly config: ConfigOf<F & typeof LOG_FLAGS>; readonly log: Log } | undefined {
-  if (argv.includes("--help") || argv.includes("-h")) {
-    process.stdout.write(`s3csi ${role.name}: ${role.summary}\n\n${flagsHelp(role.flags)}\n`);
-    return undefined;
-  }
-  const config = readConfig(role.flags, argv, env);
-  return { config, log: createLog(config.logLevel, { role: role.name, version: VERSION }) };
-}
-
 /** The life of a service: read the settings, start, wait for SIGTERM or SIGINT, end in order. */
 export async function runRole<F extends Flags>(
   role: Role<F>,
   argv: readonly string[],
   env: Environment,
 ): Promise<number> {
-  const set = readSettings(role, argv, env);
-  if (set === undefined) return 0;
-  const { config, log } = set;
+  const config = readSettings(role, argv, env);
+  if (config === undefined) return 0;
+  const log = createLog(config.logLevel, logFieldsOf(role));
   const told = Promise.race([once(process, "SIGTERM"), once(process, "SIGINT")]);
   {
     await using _running = await role.start(config, log, env);

@@ -15,13 +15,14 @@ import type { Instance } from "./instance.ts";
 import { MACHINE_ADDRESS, bootMachine, programDirName } from "./machine.ts";
 import type { Machine } from "./machine.ts";
 import { startS3In } from "./s3-server.ts";
-import type { S3Server } from "./s3-server.ts";
+import type { PosixS3Server } from "./s3-server.ts";
 import { Service } from "./service.ts";
 
 const CONTAINERD_WITHIN_MS = 20_000;
 const FIRST_LINE_WITHIN_MS = 60_000;
 const READY_TIMEOUT = "--timeout=60s";
 const NODE_NAME = "node1";
+const CTR_FLAGS = ["--address", CONTAINERD_SOCKET, "-n", "k8s.io"];
 /** The instance that it claims: one per machine. */
 export const CLUSTER_NAME = "cluster";
 
@@ -30,9 +31,11 @@ export interface Cluster extends AsyncDisposable {
   readonly kubeconfig: string;
   readonly url: string;
   /** Reachable under the same address from pods and from the host. */
-  readonly s3: S3Server;
+  readonly s3: PosixS3Server;
   readonly machine: Machine;
   readonly services: Readonly<Record<string, Service>>;
+  /** Kills a program of the node (`kubelet`, say) and starts it again. */
+  restart(name: string): Promise<void>;
   /** Runs kubectl as the administrator and gives what it printed. */
   kubectl(args: readonly string[], input?: string): Promise<string>;
   /** Makes objects as `kubectl apply` does. */
@@ -43,6 +46,8 @@ export interface Cluster extends AsyncDisposable {
   firstLine(args: readonly string[], pattern: RegExp): Promise<string>;
   /** Makes the image of an OCI archive known to the node. */
   importImage(archive: string): Promise<void>;
+  /** Each line of `ctr events`, with the runtime's own times, until it is disposed. */
+  containerEvents(onLine: (line: string) => void): AsyncDisposable;
 }
 
 /** What the parts of a starting cluster share. */
@@ -87,7 +92,7 @@ export async function startCluster(): Promise<Cluster> {
   await Promise.allSettled(starting); // when one fails, the other must not go on starting things
   const [plane, s3] = await Promise.all(starting);
   const importImage = (path: string) => importInto(ground, path);
-  const services = await startNode(ground, plane, inside(debian), () => importImage(archive));
+  const node = await startNode(ground, plane, inside(debian), () => importImage(archive));
 
   const kubectl = (args: readonly string[], input = "") =>
     run(join(kubernetes, "kubectl"), [`--kubeconfig=${plane.kubeconfig}`, ...args], { input });
@@ -110,7 +115,10 @@ export async function startCluster(): Promise<Cluster> {
     url: plane.url,
     s3,
     machine,
-    services: { ...plane.services, ...services },
+    get services() {
+      return { ...plane.services, ...node.services };
+    },
+    restart: (name) => node.restart(name),
     kubectl,
     apply: async (...items) => {
       const list = { apiVersion: "v1", kind: "List", items };
@@ -119,6 +127,7 @@ export async function startCluster(): Promise<Cluster> {
     waitFor,
     firstLine: firstOf,
     importImage,
+    containerEvents: (onLine) => followRuntime(ground, onLine),
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };
 }
@@ -128,24 +137,34 @@ async function startNode(
   plane: ControlPlane,
   debian: string,
   importFirst: () => Promise<void>,
-): Promise<Record<string, Service>> {
+): Promise<Pick<Cluster, "services" | "restart">> {
   const { instance, machine, env, owned } = ground;
   const pki = join(instance.dir, "pki");
   const proxyKubeconfig = await writeKubeconfig(pki, "proxy", plane.url);
   const config = await writeClusterConfig(instance, join(debian, "usr/lib/cni"), proxyKubeconfig);
   const start = (name: string, program: string, args: readonly string[]) =>
-    owned.use(new Service({ instance, name, program, args, env, wrapper: machine.enter }));
+    new Service({ instance, name, program, args, env, wrapper: machine.enter });
 
   const containerdProgram = join(debian, "usr/bin/containerd");
   const containerd = start("containerd", containerdProgram, ["--config", config.containerd]);
+  const services: Record<string, Service> = { containerd };
+  owned.defer(async () => {
+    await Promise.all(Object.values(services).map((service) => service.kill()));
+  });
   await containerd.line(/successfully booted/, CONTAINERD_WITHIN_MS);
   await importFirst(); // the kubelet's first pod needs the pause image
-  const node = await nodeArgs(pki, plane.url, config);
-  const services: Record<string, Service> = { containerd };
-  for (const [name, args] of Object.entries(node)) {
+  const argsOf = await nodeArgs(pki, plane.url, config);
+  const startOne = (name: string, args: readonly string[]) => {
     services[name] = start(name, join(ground.kubernetes, name), args);
-  }
-  return services;
+  };
+  for (const [name, args] of Object.entries(argsOf)) startOne(name, args);
+  const restart = async (name: string) => {
+    const args = argsOf[name];
+    if (args === undefined) throw new Error(`the node has no program ${name} to start again`);
+    await services[name]?.kill();
+    startOne(name, args);
+  };
+  return { services, restart };
 }
 
 async function nodeArgs(
@@ -177,10 +196,30 @@ async function waitUntilReady(waitFor: Cluster["waitFor"]): Promise<void> {
   ]);
 }
 
-async function importInto({ machine, env, instance }: Ground, archive: string): Promise<void> {
-  const ctr = join(instance.dir, "programs/debian/usr/bin/ctr");
-  const command = [ctr, "--address", CONTAINERD_SOCKET, "-n", "k8s.io", "images", "import"];
-  await run("env", [...machine.enter, ...command, archive], { env });
+async function importInto(ground: Ground, archive: string): Promise<void> {
+  const { machine, env } = ground;
+  const command = [ctrOf(ground), ...CTR_FLAGS, "images", "import", archive];
+  await run("env", [...machine.enter, ...command], { env });
+}
+
+function followRuntime(ground: Ground, onLine: (line: string) => void): AsyncDisposable {
+  const { instance, machine, env } = ground;
+  const args = [...CTR_FLAGS, "events"];
+  const wrapper = machine.enter;
+  const service = new Service({
+    instance,
+    name: "ctr-events",
+    program: ctrOf(ground),
+    args,
+    env,
+    wrapper,
+  });
+  service.onLine(onLine);
+  return service;
+}
+
+function ctrOf({ instance }: Ground): string {
+  return join(instance.dir, "programs/debian/usr/bin/ctr");
 }
 
 /** The node's own programs come from the unpacked packages, with their libraries. */

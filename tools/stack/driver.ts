@@ -54,13 +54,17 @@ export function volumeMountsOf({ machine }: Cluster): MountEntry[] {
   );
 }
 
+export interface VolumeOptions {
+  readonly mountOptions?: readonly string[];
+  readonly readOnly?: boolean;
+  /** The Secret with the volume's own keys, in the namespace `default`. */
+  readonly secret?: string;
+}
+
 /** A PV for an existing bucket, and a claim bound to it. */
-export function staticVolume(
-  name: string,
-  bucket: string,
-  options: { readonly mountOptions?: readonly string[]; readonly readOnly?: boolean } = {},
-): object[] {
-  const accessModes = [options.readOnly === true ? "ReadOnlyMany" : "ReadWriteMany"];
+export function staticVolume(name: string, bucket: string, options: VolumeOptions = {}): object[] {
+  const { mountOptions = [], readOnly = false, secret } = options;
+  const accessModes = [readOnly ? "ReadOnlyMany" : "ReadWriteMany"];
   const storage = "1Gi";
   return [
     {
@@ -73,11 +77,11 @@ export function staticVolume(
         storageClassName: "",
         persistentVolumeReclaimPolicy: "Retain",
         claimRef: { namespace: "default", name },
-        mountOptions: options.mountOptions ?? [],
+        mountOptions,
         csi: {
           driver: "s3.csi.scality.com",
           volumeHandle: `${name}-handle`,
-          volumeAttributes: { bucketName: bucket },
+          ...keysOf(bucket, secret),
         },
       },
     },
@@ -95,14 +99,28 @@ export function staticVolume(
   ];
 }
 
+function keysOf(bucketName: string, secret: string | undefined): object {
+  if (secret === undefined) return { volumeAttributes: { bucketName } };
+  return {
+    volumeAttributes: { bucketName, authenticationSource: "secret" },
+    nodePublishSecretRef: { name: secret, namespace: "default" },
+  };
+}
+
 /** A workload with a shell that has the claim's volume at /data. */
-export function workloadPod(name: string, claim: string, image: string): object {
+export function workloadPod(
+  name: string,
+  claim: string,
+  image: string,
+  securityContext: object = {},
+): object {
   return {
     apiVersion: "v1",
     kind: "Pod",
     metadata: { name, namespace: "default" },
     spec: {
       terminationGracePeriodSeconds: 1,
+      securityContext,
       containers: [
         {
           name: "shell",

@@ -66,6 +66,11 @@ export class Service implements AsyncDisposable {
     return this.#child.pid;
   }
 
+  /** Every line of output, from now on. */
+  onLine(listener: (line: string) => void): void {
+    this.#lines.on("line", listener);
+  }
+
   /** The first line of output that matches, from now on. */
   async line(pattern: RegExp, timeoutMs: number): Promise<string> {
     const abort = new AbortController();

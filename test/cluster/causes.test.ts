@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
+import { staticVolume, workloadPod } from "../../tools/stack/driver.ts";
+import {
+  assertNothingLeft,
+  makeBucket,
+  removePods,
+  shell,
+  silenceS3,
+  startTestCluster,
+} from "./test-cluster.ts";
+import type { TestCluster } from "./test-cluster.ts";
+
+const BUCKET = "causes";
+const TOLD_WITHIN_MS = 10_000;
+const HEALED_WITHIN_MS = 150_000;
+
+let it: TestCluster;
+before(async () => {
+  it = await startTestCluster();
+  await makeBucket(it.cluster.s3, BUCKET);
+});
+after(async () => {
+  await it?.[Symbol.asyncDispose]();
+});
+
+test("wrong keys are told, and right ones heal it", async () => {
+  const { accessKeyId, secretAccessKey } = it.cluster.s3;
+  await it.cluster.apply(secretOf(accessKeyId, "not-the-key"));
+  await start("wrong-key", BUCKET, { secret: "keys" });
+  await it.watch.untilTold("wrong-key", /causes.*SignatureDoesNotMatch/, TOLD_WITHIN_MS);
+  await it.cluster.apply(secretOf(accessKeyId, secretAccessKey));
+  await healed("wrong-key");
+});
+
+test("a missing bucket is told, and it heals when somebody makes it", async () => {
+  await start("no-bucket", "not-yet-there");
+  await it.watch.untilTold(
+    "no-bucket",
+    /not-yet-there.*does not exist|NoSuchBucket/,
+    TOLD_WITHIN_MS,
+  );
+  await makeBucket(it.cluster.s3, "not-yet-there");
+  await healed("no-bucket");
+});
+
+test("a silent endpoint is told with its address, and it heals when it answers", async () => {
+  {
+    await using _silent = await silenceS3(it);
+    await start("silent", BUCKET);
+    const address = new URL(it.cluster.s3.endpoint).host;
+    const words = new RegExp(address.replaceAll(".", "\\."));
+    await it.watch.untilTold("silent", words, TOLD_WITHIN_MS);
+  }
+  await healed("silent");
+});
+
+test("a wrong option is told by its name; its volume heals when it is made anew", async () => {
+  await start("bad-option", BUCKET, { mountOptions: ["part-size=many"] });
+  const told = await it.watch.untilTold("bad-option", /part-size/, TOLD_WITHIN_MS);
+  assert.match(told, /many/);
+  await removePods(it, "bad-option");
+  const objects = ["pvc/bad-option", "pv/bad-option"];
+  await it.cluster.kubectl(["delete", ...objects, "--wait", "--timeout=30s"]);
+  await start("bad-option", BUCKET, { mountOptions: ["part-size=16777216"] });
+  await healed("bad-option");
+});
+
+test("afterwards nothing is left", async () => {
+  await assertNothingLeft(it);
+});
+
+async function start(
+  name: string,
+  bucket: string,
+  options: Parameters<typeof staticVolume>[2] = {},
+): Promise<void> {
+  const volume = staticVolume(name, bucket, options);
+  await it.cluster.apply(...volume, workloadPod(name, name, BUSYBOX_IMAGE));
+}
+
+async function healed(name: string): Promise<void> {
+  await it.watch.untilReady(name, HEALED_WITHIN_MS);
+  const file = `/data/${name}`;
+  assert.equal(await shell(it, name, `echo healed > ${file}; cat ${file}`), "healed\n");
+  await removePods(it, name);
+}
+
+function secretOf(accessKeyId: string, secretAccessKey: string): object {
+  return {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: "keys", namespace: "default" },
+    stringData: { access_key_id: accessKeyId, secret_access_key: secretAccessKey },
+  };
+}

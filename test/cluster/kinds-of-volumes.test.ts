@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
+import { staticVolume, workloadPod } from "../../tools/stack/driver.ts";
+import type { VolumeOptions } from "../../tools/stack/driver.ts";
+import type { S3Access } from "../../tools/stack/s3-server.ts";
+import {
+  assertNothingLeft,
+  makeBucket,
+  objectOf,
+  removePods,
+  shell,
+  startTestCluster,
+} from "./test-cluster.ts";
+import type { TestCluster } from "./test-cluster.ts";
+
+const BUCKET = "kinds";
+const OWN_BUCKET = "tenant-owned";
+
+let it: TestCluster;
+let tenant: S3Access;
+before(async () => {
+  it = await startTestCluster();
+  const { s3 } = it.cluster;
+  tenant = await s3.addAccount("tenant");
+  await makeBucket(s3, BUCKET);
+  await makeBucket(tenant, OWN_BUCKET);
+  await it.cluster.apply(secretOf("tenant-keys", tenant));
+});
+after(async () => {
+  await it?.[Symbol.asyncDispose]();
+});
+
+test("with the driver's keys a pod writes, and the S3 API reads the same bytes", async () => {
+  await startOn("driver-keys", BUCKET);
+  await shell(it, "driver-keys", "echo driver > /data/driver.txt; cat /data/driver.txt");
+  assert.equal(await objectOf(it.cluster.s3, BUCKET, "driver.txt"), "driver\n");
+  await removePods(it, "driver-keys");
+});
+
+test("with a volume's own keys it is the tenant who writes, and nobody else's bucket", async () => {
+  await startOn("own-keys", OWN_BUCKET, { secret: "tenant-keys" });
+  await shell(it, "own-keys", "echo tenant > /data/tenant.txt");
+  assert.equal(await objectOf(tenant, OWN_BUCKET, "tenant.txt"), "tenant\n");
+  const volume = staticVolume("greedy", BUCKET, { secret: "tenant-keys" });
+  await it.cluster.apply(...volume, workloadPod("greedy", "greedy", BUSYBOX_IMAGE));
+  await it.watch.untilTold("greedy", /kinds.*(denied|AccessDenied)|denied.*kinds/i, 15_000);
+  await removePods(it, "own-keys", "greedy");
+});
+
+test("a read-only volume is read, and not written", async () => {
+  await startOn("read-only", BUCKET, { readOnly: true });
+  assert.equal(await shell(it, "read-only", "cat /data/driver.txt"), "driver\n");
+  await assert.rejects(shell(it, "read-only", "echo x > /data/x"), /Read-only file system/);
+  await removePods(it, "read-only");
+});
+
+test("the option read-only alone keeps a pod from writing", async () => {
+  await startOn("option", BUCKET, { mountOptions: ["read-only"] });
+  assert.equal(await shell(it, "option", "cat /data/driver.txt"), "driver\n");
+  await assert.rejects(shell(it, "option", "echo x > /data/x"), /Read-only file system/);
+  await removePods(it, "option");
+});
+
+test("a pod that is not root writes through its fsGroup", async () => {
+  const context = { runAsUser: 2000, runAsGroup: 3000, fsGroup: 4000, runAsNonRoot: true };
+  await startOn("group", BUCKET, { mountOptions: ["allow-other"] }, context);
+  const listed = await shell(it, "group", "id -G; stat -c '%g %a' /data /data/driver.txt");
+  assert.equal(listed, "3000 4000\n4000 770\n4000 660\n");
+  await shell(it, "group", "echo group > /data/group.txt");
+  assert.equal(await objectOf(it.cluster.s3, BUCKET, "group.txt"), "group\n");
+  await removePods(it, "group");
+});
+
+test("a pod that is not root and in no group of the volume can't write", async () => {
+  const context = { runAsUser: 2000, runAsGroup: 3000, runAsNonRoot: true };
+  await startOn("stranger", BUCKET, { mountOptions: ["allow-other"] }, context);
+  assert.equal(await shell(it, "stranger", "cat /data/driver.txt"), "driver\n");
+  await assert.rejects(shell(it, "stranger", "echo x > /data/x"), /Permission denied/);
+  await removePods(it, "stranger");
+});
+
+test("afterwards nothing is left", async () => {
+  await assertNothingLeft(it);
+});
+
+async function startOn(
+  name: string,
+  bucket: string,
+  options: VolumeOptions = {},
+  securityContext: object = {},
+): Promise<void> {
+  const pod = workloadPod(name, name, BUSYBOX_IMAGE, securityContext);
+  await it.cluster.apply(...staticVolume(name, bucket, options), pod);
+  await it.watch.untilReady(name);
+}
+
+function secretOf(name: string, { accessKeyId, secretAccessKey }: S3Access): object {
+  return {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name, namespace: "default" },
+    stringData: { access_key_id: accessKeyId, secret_access_key: secretAccessKey },
+  };
+}

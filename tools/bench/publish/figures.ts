@@ -1,0 +1,139 @@
+import { serverVersion } from "../engine/arena.ts";
+import type { Figures } from "../part.ts";
+import { memoryOf } from "./pod-memory.ts";
+import { publishedOf } from "./published.ts";
+import type { Published } from "./published.ts";
+import { figuresOf } from "./samples.ts";
+import type { Samples } from "./samples.ts";
+import { Stage, containerOf } from "./stage.ts";
+import type { Departure, Workload } from "./stage.ts";
+
+const BURST = 20;
+const SHARED_PER_ROUND = 5;
+
+/** Publishes and lets go, again and again, as users do it: with pods. */
+export async function publishFigures(
+  rounds: number,
+  progress: (text: string) => void,
+): Promise<Figures> {
+  progress("cluster and driver");
+  await using stage = await Stage.start();
+  const run = new PublishRun(stage);
+  await stage.volume("idle");
+  await stage.untilAllReady([{ name: "idle", claim: "idle" }]);
+  for (let round = 1; round <= rounds; round += 1) {
+    progress(`round ${round} of ${rounds}: one pod, two pods, none`);
+    await run.comeAndGo(round);
+  }
+  const memory = await memoryOf(containerOf(stage.mountpointPodOf("idle"))); // rounds long idle
+  progress("pods that share a volume");
+  await run.share(rounds * SHARED_PER_ROUND);
+  for (let round = 1; round <= rounds; round += 1) {
+    progress(`round ${round} of ${rounds}: ${BURST} pods at once`);
+    await run.burst(round);
+  }
+  const figures = figuresOf({ ...(await run.samples()), memory });
+  return { s3_server_version: serverVersion(), ...figures };
+}
+
+class PublishRun {
+  readonly #stage: Stage;
+  readonly #floorMs: number[] = [];
+  readonly #firstReadyMs: number[] = [];
+  readonly #secondReadyMs: number[] = [];
+  readonly #burstFloorMs: number[] = [];
+  readonly #burstVolumesMs: number[] = [];
+  readonly #burstOneMs: number[] = [];
+  readonly #departures: Departure[] = [];
+  /** UIDs of first workloads, with the time when their Mountpoint Pod's container started. */
+  readonly #firsts = new Map<string, number>();
+  readonly #shared = new Set<string>();
+  readonly #bursts: Set<string>[] = [];
+
+  constructor(stage: Stage) {
+    this.#stage = stage;
+  }
+
+  async comeAndGo(round: number): Promise<void> {
+    const stage = this.#stage;
+    const [floor, first, second] = [`floor-${round}`, `first-${round}`, `second-${round}`];
+    const claim = `volume-${round}`;
+    this.#floorMs.push(await stage.untilAllReady([{ name: floor }]));
+    await stage.remove(floor);
+    await stage.volume(claim);
+    this.#firstReadyMs.push(await stage.untilAllReady([{ name: first, claim }]));
+    const mountpoint = containerOf(stage.mountpointPodOf(first));
+    this.#firsts.set(this.#uidOf(first), stage.containers.startedMs(mountpoint));
+    this.#secondReadyMs.push(await stage.untilAllReady([{ name: second, claim }]));
+    this.#shared.add(this.#uidOf(second));
+    await stage.remove(first);
+    this.#departures.push(await stage.removeLast(second));
+  }
+
+  /** One after another: what each of them waits for is nothing but its own publish. */
+  async share(count: number): Promise<void> {
+    const stage = this.#stage;
+    await stage.volume("shared");
+    const names = Array.from({ length: count }, (_, i) => `shared-${i}`);
+    await stage.untilAllReady([{ name: "shared", claim: "shared" }]);
+    for (const name of names) {
+      await stage.untilAllReady([{ name, claim: "shared" }]);
+      this.#shared.add(this.#uidOf(name));
+    }
+    await stage.remove("shared", ...names);
+  }
+
+  async burst(round: number): Promise<void> {
+    const stage = this.#stage;
+    const numbers = Array.from({ length: BURST }, (_, i) => i);
+    const plain: Workload[] = numbers.map((i) => ({ name: `plain-${round}-${i}` }));
+    this.#burstFloorMs.push(await stage.untilAllReady(plain));
+    await stage.remove(...plain.map(({ name }) => name));
+    const names = numbers.map((i) => `burst-${round}-${i}`);
+    await Promise.all(names.map((name) => stage.volume(name)));
+    const own: Workload[] = names.map((name) => ({ name, claim: name }));
+    this.#burstVolumesMs.push(await stage.untilAllReady(own));
+    this.#bursts.push(new Set(names.map((name) => this.#uidOf(name))));
+    await this.#allGo(names);
+    const claim = `one-${round}`;
+    await stage.volume(claim);
+    const together: Workload[] = numbers.map((i) => ({ name: `one-${round}-${i}`, claim }));
+    this.#burstOneMs.push(await stage.untilAllReady(together));
+    await this.#allGo(together.map(({ name }) => name));
+  }
+
+  async samples(): Promise<Omit<Samples, "memory">> {
+    const published = await publishedOf(this.#stage.cluster);
+    const of = (uids: ReadonlySet<string>): Published[] =>
+      published.filter(({ workloadUid }) => uids.has(workloadUid));
+    const first = of(new Set(this.#firsts.keys())).map((it) => ({
+      ...it,
+      containerStartedMs: this.#firsts.get(it.workloadUid) ?? NaN,
+    }));
+    return {
+      floorMs: this.#floorMs,
+      firstReadyMs: this.#firstReadyMs,
+      secondReadyMs: this.#secondReadyMs,
+      burstFloorMs: this.#burstFloorMs,
+      burstVolumesMs: this.#burstVolumesMs,
+      burstOneMs: this.#burstOneMs,
+      departures: this.#departures,
+      first,
+      shared: of(this.#shared),
+      burstPublished: this.#bursts.map(of),
+    };
+  }
+
+  /** All but the idle one: the next burst shall find the node as the first one did. */
+  async #allGo(names: readonly string[]): Promise<void> {
+    const { watch } = this.#stage;
+    await this.#stage.remove(...names);
+    await watch.until(watch.pods, "one Mountpoint Pod is left", () => {
+      return watch.mountpointPods().length === 1;
+    });
+  }
+
+  #uidOf(pod: string): string {
+    return this.#stage.watch.pod(pod)?.metadata?.uid ?? "";
+  }
+}

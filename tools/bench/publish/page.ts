@@ -1,0 +1,106 @@
+import { markdownTable } from "../../../src/base/markdown-table.ts";
+import { tableOfAims } from "../aim.ts";
+import type { Aim } from "../aim.ts";
+import type { Figures } from "../part.ts";
+import { machineRows, shortOf } from "../report.ts";
+
+const AIMS: readonly Aim[] = [
+  {
+    title: "first pod of a volume, more than without a volume",
+    figure: "first_over_floor_ms",
+    unit: "ms",
+    atMost: 650,
+  },
+  { title: "second pod, Ready", figure: "second_ready_ms", unit: "ms", atMost: 500 },
+  { title: "20 pods, 20 volumes", figure: "burst20_pvs_s", unit: "s", atMost: 5.5 },
+  { title: "20 pods, one volume", figure: "burst20_one_s", unit: "s", atMost: 4 },
+  {
+    title: "last pod gone → Mountpoint Pod gone",
+    figure: "mp_gone_ms",
+    unit: "ms",
+    atMost: 1500,
+  },
+  { title: "publish of a served volume, p50", figure: "shared_ms_p50", unit: "ms", atMost: 50 },
+  {
+    title: "container started → published, p50",
+    figure: "new_own_ms_p50",
+    unit: "ms",
+    atMost: 300,
+  },
+  { title: "idle Mountpoint Pod, RSS", figure: "idle_rss_mib", unit: "MiB", atMost: 90 },
+  {
+    title: "idle Mountpoint Pod, anonymous",
+    figure: "idle_anonymous_mib",
+    unit: "MiB",
+    atMost: 40,
+  },
+];
+
+/** Figure → what it is, in the order of a volume's life. */
+const TIMES: Readonly<Record<string, string>> = {
+  pod_floor_ms_p50: "the same pod without a volume: created → Ready",
+  first_ready_ms: "first pod of a volume: created → Ready",
+  second_ready_ms: "second pod on it: created → Ready",
+  second_over_floor_ms: "the same, more than without a volume",
+  new_ms_p50: "NodePublishVolume, first pod: asked → answered",
+  new_attachment_ms_p50: "of that, until the attachment was there",
+  new_scheduled_ms_p50: "until the Mountpoint Pod had its node",
+  new_mounter_ms_p50: "until its mounter listened",
+  new_engine_ms_p50: "until the engine served the bucket",
+  new_bind_ms_p50: "until the pod had it",
+  new_start_ms_p50: "the Mountpoint Pod's container started → its mounter listened",
+  new_own_ms_p50: "the Mountpoint Pod's container started → published",
+  shared_ms_p50: "NodePublishVolume, later pods, p50",
+  shared_ms_p99: "NodePublishVolume, later pods, p99",
+  burst20_floor_s: "20 pods without a volume: created → the last is Ready",
+  burst20_pvs_s: "20 pods, each on a volume of its own: created → the last is Ready",
+  burst20_one_s: "20 pods on one volume: created → the last is Ready",
+  burst20_s: "20 pods, 20 volumes: first NodePublishVolume asked → last answered",
+  teardown_ms_p50: "last pod's containers ended → the Mountpoint Pod's container ended",
+  mp_gone_ms: "last pod gone → its Mountpoint Pod gone",
+};
+
+export function aimTable(figures: Figures): string {
+  return tableOfAims(AIMS, figures);
+}
+
+/** docs/benchmarks/publish.md */
+export function pagesOf(report: Figures): Record<string, string> {
+  const said = (name: string) => shortOf(report[name] ?? "-");
+  const rows = Object.entries(TIMES).map(([figure, title]) => {
+    const unit = figure.endsWith("_s") ? "s" : "ms";
+    return [title, `${said(figure)} ${unit}`, `\`${figure}\``];
+  });
+  const lines = [
+    "# A bucket in a pod, and out of it",
+    "",
+    "Made by `make bench PART=publish`; not to be edited. A whole cluster of one node on this",
+    "machine, the driver installed with its chart, images on the node. Pods come and go by the",
+    "API; times are those at which a watch told of the change, parts come from the node",
+    `service's log and from the container runtime. Medians of ${said("rounds")} rounds and of`,
+    `${said("shared_publishes")} publishes of volumes that were served already.`,
+    "",
+    ...markdownTable(["Machine", ""], machineRows(report)),
+    "",
+    "## Aims",
+    "",
+    aimTable(report),
+    "## Times",
+    "",
+    ...markdownTable(["From → to", "Time", "Figure"], rows),
+    "",
+    "## What is what",
+    "",
+    "- A pod that has a volume waits for it in steps of 300 ms: the kubelet looks so often whether",
+    "  it is there. Two such waits are in the first pod's time, one of its Mountpoint Pod (for the",
+    "  directory in memory that holds its socket) and its own. A publish that comes just after a",
+    "  look costs 300 ms more.",
+    "- A Mountpoint Pod that has ended is seen by the kubelet when it next asks the container",
+    "  runtime, once a second.",
+    "- **Memory** of a Mountpoint Pod with a volume that nobody uses: all its processes together.",
+    "  RSS counts twice what two of them share (the program itself, the request slots). As PSS,",
+    `  where every page counts once, it is ${said("idle_pss_mib")} MiB.`,
+    "",
+  ];
+  return { "publish.md": lines.join("\n") };
+}

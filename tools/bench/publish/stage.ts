@@ -1,0 +1,136 @@
+import { CreateBucketCommand } from "@aws-sdk/client-s3";
+import { PODS, PVCS, PVS } from "../../../src/kube/resource.ts";
+import type { Pod } from "../../../src/kube/resource.ts";
+import { mountpointPodOf } from "../../../src/volume/attachment.ts";
+import { BUSYBOX_IMAGE } from "../../stack/busybox-image.ts";
+import { startCluster } from "../../stack/cluster.ts";
+import type { Cluster } from "../../stack/cluster.ts";
+import { ClusterWatch, MOUNTPOINT_NAMESPACE, hasEnded } from "../../stack/cluster-watch.ts";
+import { installDriver, staticVolume } from "../../stack/driver.ts";
+import { clientOf } from "../../stack/s3-client.ts";
+import { ContainerTimes } from "./container-times.ts";
+
+const BUCKET = "publish";
+
+/** What became of a workload and its Mountpoint Pod, from the request to delete the workload on. */
+export interface Departure {
+  /** The workload's containers have ended, as the API server knows it. */
+  readonly endedMs: number;
+  readonly goneMs: number;
+  /** The container that served it has ended: unmounted, and everything is in S3. */
+  readonly mounterEndedMs: number;
+  readonly mountpointGoneMs: number;
+}
+
+/** A cluster with the driver, and one who looks on. */
+export class Stage implements AsyncDisposable {
+  readonly cluster: Cluster;
+  readonly watch: ClusterWatch;
+  readonly containers = new ContainerTimes();
+  readonly #owned: AsyncDisposableStack;
+
+  private constructor(cluster: Cluster, watch: ClusterWatch, owned: AsyncDisposableStack) {
+    this.cluster = cluster;
+    this.watch = watch;
+    this.#owned = owned;
+    owned.use(cluster.containerEvents((line) => this.containers.take(line)));
+  }
+
+  static async start(): Promise<Stage> {
+    await using owned = new AsyncDisposableStack();
+    const cluster = owned.use(await startCluster());
+    await installDriver(cluster);
+    await clientOf(cluster.s3).send(new CreateBucketCommand({ Bucket: BUCKET }));
+    const watch = owned.use(await ClusterWatch.start(cluster));
+    return new Stage(cluster, watch, owned.move());
+  }
+
+  /** A volume of its own name, ready to be claimed by pods. */
+  async volume(name: string): Promise<void> {
+    const [volume = {}, claim = {}] = staticVolume(name, BUCKET);
+    await this.watch.create(PVS, volume);
+    await this.watch.create(PVCS, claim);
+    await this.watch.untilBound(name);
+  }
+
+  /** Creates pods at once; how long until the last of them is Ready. */
+  async untilAllReady(pods: readonly Workload[]): Promise<number> {
+    const startedMs = Date.now();
+    await Promise.all(pods.map((pod) => this.watch.create(PODS, podOf(pod))));
+    await Promise.all(pods.map(({ name }) => this.watch.untilReady(name)));
+    return Date.now() - startedMs;
+  }
+
+  /** The Mountpoint Pod that serves a workload. */
+  mountpointPodOf(workload: string): Pod {
+    const uid = this.watch.pod(workload)?.metadata?.uid ?? "";
+    for (const { spec } of this.watch.attachments.values()) {
+      const pod = this.watch.pod(mountpointPodOf(spec, uid) ?? "", MOUNTPOINT_NAMESPACE);
+      if (pod !== undefined) return pod;
+    }
+    throw new Error(`${workload} is attached to no Mountpoint Pod`);
+  }
+
+  async remove(...workloads: readonly string[]): Promise<void> {
+    await Promise.all(workloads.map((name) => this.watch.deletePod(name)));
+    await Promise.all(workloads.map((name) => this.watch.untilGone(name)));
+  }
+
+  /** Removes the last workload of a Mountpoint Pod. */
+  async removeLast(workload: string): Promise<Departure> {
+    const { watch } = this;
+    const mountpoint = this.mountpointPodOf(workload);
+    const name = mountpoint.metadata?.name ?? "";
+    const at = async (what: string, isSo: () => boolean) => {
+      await watch.until(watch.pods, what, isSo);
+      return Date.now();
+    };
+    const isOver = () => watch.pod(workload) === undefined || hasEnded(watch.pod(workload));
+    const isGone = () => watch.pod(name, MOUNTPOINT_NAMESPACE) === undefined;
+    const seen = Promise.all([
+      at(`${workload} has ended`, isOver),
+      at(`${workload} is gone`, () => watch.pod(workload) === undefined),
+      at(`${name} is gone`, isGone),
+    ]);
+    await watch.deletePod(workload);
+    const [endedMs, goneMs, mountpointGoneMs] = await seen;
+    const mounterEndedMs = this.containers.endedMs(containerOf(mountpoint));
+    return { endedMs, goneMs, mounterEndedMs, mountpointGoneMs };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#owned.disposeAsync();
+  }
+}
+
+/** The only container of a pod, as the runtime names it. */
+export function containerOf({ status, metadata }: Pod): string {
+  const [first] = status?.containerStatuses ?? [];
+  const id = first?.containerID?.replace(/^.*:\/\//, "");
+  if (id === undefined) throw new Error(`${metadata?.name} has no container yet`);
+  return id;
+}
+
+export interface Workload {
+  readonly name: string;
+  /** Without one it is the floor: what a pod takes that has nothing to do with us. */
+  readonly claim?: string;
+}
+
+/** It ends when it is told to: a grace period would be all that a departure shows. */
+function podOf({ name, claim }: Workload): object {
+  const container = {
+    name: "shell",
+    image: BUSYBOX_IMAGE,
+    imagePullPolicy: "Never",
+    command: ["sh", "-c", "trap 'exit 0' TERM; sleep 2147483647 & wait"],
+  };
+  const metadata = { name, namespace: "default" };
+  if (claim === undefined) {
+    return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [container] } };
+  }
+  const volumeMounts = [{ name: "data", mountPath: "/data" }];
+  const volumes = [{ name: "data", persistentVolumeClaim: { claimName: claim } }];
+  const spec = { containers: [{ ...container, volumeMounts }], volumes };
+  return { apiVersion: "v1", kind: "Pod", metadata, spec };
+}
