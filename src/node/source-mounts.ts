@@ -166,6 +166,18 @@ export class SourceMounts implements Disposable {
     });
   }
 
+  /**
+   * Ends the mounter of a pod that another has replaced. It may have missed the kubelet's signal:
+   * the first process of a container gets none before it listens. False: it still serves.
+   */
+  async dismiss(pod: MountpointPod): Promise<boolean> {
+    if (this.#held.get(pod.mountId)?.pod.uid === pod.uid) return false;
+    const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
+    using link = await untilMounter(this.#options.kubeletPath, pod.uid, signal);
+    await link.finish(signal);
+    return true;
+  }
+
   /** This process ends: the mounts do not. */
   [Symbol.dispose](): void {
     for (const held of this.#held.values()) held.letGo();

@@ -72,7 +72,7 @@ function dropUnless(kept: Found | void, { link }: Found): void {
 
 function untilChange(view: View, signal: AbortSignal): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const subscription = view.onPodChange(resolve);
+  const subscription = view.onPodChange(() => resolve());
   const abort = () => reject(signal.reason);
   signal.addEventListener("abort", abort, { once: true });
   if (signal.aborted) abort();

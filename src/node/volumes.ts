@@ -43,6 +43,8 @@ export class Volumes {
   readonly #locks = new KeyedLock();
   /** Mounts that are being taken down: what changes meanwhile is looked at afterwards, once. */
   readonly #settling = new Map<string, "under way" | "look again">();
+  /** Replaced Mountpoint Pods that are being told to end. */
+  readonly #dismissing = new Set<string>();
   /** Mountpoint Pods that have finished, though the API server may still call them running. */
   #finished = new Set<string>();
 
@@ -94,17 +96,18 @@ export class Volumes {
   /** The last generation counts: those before it have been replaced. */
   #settle(mountId: string, pods: readonly MountpointPod[]): void {
     const { sources, log } = this.#options;
-    const [last] = pods.filter((one) => !isOver(one)).toSorted(byGenerationDown);
+    const live = pods.filter((one) => !isOver(one) && !this.#finished.has(one.uid));
+    const [last, ...replaced] = live.toSorted(byGenerationDown);
+    for (const one of replaced) this.#dismiss(one);
     if (last !== undefined && !last.needsUnmount) return;
-    const pod = last !== undefined && !this.#finished.has(last.uid) ? last : undefined;
-    if (pod === undefined && !sources.ids().includes(mountId)) return;
+    if (last === undefined && !sources.ids().includes(mountId)) return;
     const earlier = this.#settling.get(mountId);
     this.#settling.set(mountId, earlier === undefined ? "under way" : "look again");
     if (earlier !== undefined) return;
-    const settled = sources.remove(mountId, pod).then(
-      (done) => done && pod !== undefined && this.#finished.add(pod.uid),
+    const settled = sources.remove(mountId, last).then(
+      (done) => done && last !== undefined && this.#finished.add(last.uid),
       (error: unknown) => {
-        const fields = { mount: mountId, mountpoint: pod?.name, err: error };
+        const fields = { mount: mountId, mountpoint: last?.name, err: error };
         log.warn(fields, "a mount was not taken down in order");
       },
     );
@@ -113,6 +116,19 @@ export class Volumes {
       this.#settling.delete(mountId);
       if (next === "look again") this.settleAll();
     });
+  }
+
+  #dismiss(pod: MountpointPod): void {
+    if (this.#dismissing.has(pod.uid)) return;
+    this.#dismissing.add(pod.uid);
+    const { sources, log } = this.#options;
+    const dismissed = sources.dismiss(pod).then(
+      (done) => done && this.#finished.add(pod.uid),
+      (error: unknown) => {
+        log.debug({ mountpoint: pod.name, err: error }, "a replaced pod was not told to end");
+      },
+    );
+    void dismissed.then(() => this.#dismissing.delete(pod.uid));
   }
 
   /**

@@ -87,6 +87,7 @@ const role: Role<typeof FLAGS> = {
           const { mountId, pod, source: _, ...rest } = news;
           log.warn({ mount: mountId, mountpoint: pod.name, ...rest }, "news of a mount");
           events.news(news);
+          volumes.settleAll(); // the pod before is needed no more
         },
       }),
     );

@@ -5,6 +5,7 @@ import { basename, join } from "node:path";
 import { ToolError } from "../progress.ts";
 import { removeCgroups } from "./cgroups.ts";
 import { withLock } from "./lock.ts";
+import { run } from "../run.ts";
 import { killIfThere, processesOf, startTimeOf, waitUntilGone } from "./processes.ts";
 
 /** Everything that a stack writes is below this: one directory per running instance. */
@@ -106,12 +107,18 @@ async function remove(dir: string): Promise<void> {
   const mark = `${MARK}=${dir}`;
   for (const pid of await processesOf(mark)) killIfThere(pid);
   await waitUntilGone(() => processesOf(mark));
-  const link = `/sys/class/net/${linkOf(basename(dir))}`;
-  await waitUntilGone(async () => (existsSync(link) ? [link] : [])); // the kernel takes its time
+  await removeLink(linkOf(basename(dir)));
   await removeCgroups(basename(dir));
   const nameless = draftOf(await thisProcess());
   await rename(dir, nameless);
   await rm(nameless, { recursive: true, force: true });
+}
+
+/** It goes with its namespace; but a connection that was cut with data on its way keeps that. */
+async function removeLink(link: string): Promise<void> {
+  const path = `/sys/class/net/${link}`;
+  if (existsSync(path)) await run("ip", ["link", "delete", link]).catch(() => {}); // gone meanwhile
+  await waitUntilGone(async () => (existsSync(path) ? [path] : []));
 }
 
 async function ownerOf(dir: string): Promise<Owner> {
