@@ -181,7 +181,13 @@ test("what belongs to nobody is swept away", TIMEOUT, async () => {
   await create("s3pa-stale", { "mp-gone": [{ workloadPodUID: "nobody", attachmentTime }] });
   await create("s3pa-empty", {});
   const orphan = mountpointPodFor(
-    { name: "mp-orphan", workloadUid: "nobody", generation: 0, mountId: "mp-orphan" },
+    {
+      name: "mp-orphan",
+      workloadUid: "nobody",
+      generation: 0,
+      mountId: "mp-orphan",
+      preempting: false,
+    },
     {
       attachment: "s3pa-none",
       key: {

@@ -95,6 +95,9 @@ function arrive(api: ModelApi, a: number, b: number): void {
     fsGroup: b % 11 === 0 ? "1000" : "",
     serviceAccountName: "default",
     claims,
+    createdMs: api.nowMs,
+    gated: false,
+    hadGate: false,
   });
 }
 
