@@ -26,6 +26,9 @@ const workload: Workload = {
   fsGroup: "",
   serviceAccountName: "",
   claims: ["c"],
+  createdMs: 0,
+  gated: false,
+  hadGate: false,
 };
 const running: MountpointPod = {
   name: "mp-1",
@@ -58,6 +61,7 @@ function seen(pod: Partial<MountpointPod> | null, stored?: ControllerStatus): Ob
     key,
     attachment: { name: "s3pa-1", uid: "a", resourceVersion: "1", spec, ...status },
     attributes: {},
+    remembered: new Map(),
     wanting: [workload],
     gone: new Set(),
     leaving: new Set(),

@@ -30,6 +30,9 @@ const workload = (uid: string): Workload => ({
   fsGroup: "",
   serviceAccountName: "",
   claims: ["c"],
+  createdMs: 0,
+  gated: false,
+  hadGate: false,
 });
 const MP0 = mountpointPodNameOf("w1", "pv");
 const MP1 = mountpointPodNameOf("w1", "pv", 1);
@@ -87,6 +90,7 @@ function act(scene: Scene): string[] {
     key,
     attachment: listed === undefined ? undefined : attachment(listed, mounts),
     attributes: {},
+    remembered: new Map(),
     node: node === null ? undefined : (node ?? UP),
     wanting: wanting.map(workload),
     gone: new Set(gone),
@@ -159,6 +163,7 @@ const cases: [name: string, scene: Scene, want: string[]][] = [
   ["a successor's successor: the first mount", { listed: { [MP1]: ["w1"] }, wanting: ["w1"], pods: [pod({ name: MP1, generation: 1, mountId: MP0, finished: true })] }, ["create-pod mp2 for mp0", "update-attachment mp2(mp0):w1"]],
   ["also when it has vanished",                { listed: { [MP1]: ["w1"] }, mounts: { [MP1]: MP0 }, wanting: ["w1"] }, ["create-pod mp2 for mp0", "update-attachment mp2(mp0):w1"]],
   ["and with it who it was made for",          { listed: { [MP0]: ["w2"] }, wanting: ["w2"] },           ["create-pod heir for mp0", "update-attachment heir(mp0):w2"]],
+  ["unless the attachment still names him",    { listed: { [MP0]: ["w1", "w2"] }, gone: ["w1"], wanting: ["w2"] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w2"]],
   ["two lost pods, two successors",            { listed: { [MP0]: ["w1"], [OTHER0]: ["w2"] }, wanting: ["w1", "w2"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "create-pod other1 for other0", "update-attachment mp1(mp0):w1 other1(other0):w2"]],
   ["a good pod does not take in a lost mount", { listed: { [MP0]: ["w1"], [OTHER0]: ["w2"] }, wanting: ["w1", "w2"], pods: [pod(), pod({ name: OTHER0, workloadUid: "w2", finished: true })] }, ["create-pod other1 for other0", "update-attachment mp0:w1 other1(other0):w2"]],
   ["a newcomer joins the successor",           { listed: { [MP0]: ["w1"] }, wanting: ["w1", "w3"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1+w3"]],
@@ -197,6 +202,7 @@ test("who moves gets a new time, who stays keeps the old one", () => {
     gone: new Set(),
     leaving: new Set(),
     attributes: {},
+    remembered: new Map(),
     node: UP,
     pods: new Map([[MP0, pod()]]),
     driverVersion: "1",
@@ -205,4 +211,25 @@ test("who moves gets a new time, who stays keeps the old one", () => {
   const [action] = decide(seen);
   assert(action?.do === "update-attachment");
   assert.deepEqual(action.lists.attachments[MP0], [...entries(["w1"]), ...entries(["w2"], NOW)]);
+});
+
+test("a pod that has vanished is remembered by who it was made for", () => {
+  const seen: Observed = {
+    name: "s3pa-1",
+    key,
+    attachment: attachment({ [MP0]: ["w2"] }),
+    attributes: {},
+    remembered: new Map([[MP0, { workloadUid: "w1", generation: 0 }]]),
+    wanting: [workload("w2")],
+    gone: new Set(),
+    leaving: new Set(),
+    node: UP,
+    pods: new Map(),
+    driverVersion: "1",
+    nowMs,
+  };
+  assert.deepEqual(decide(seen).map(wordOf), [
+    "create-pod mp1 for mp0",
+    "update-attachment mp1(mp0):w2",
+  ]);
 });

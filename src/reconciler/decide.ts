@@ -10,7 +10,7 @@ import { isSameStatus, statusOf } from "./attachment-status.ts";
 import type { ControllerStatus } from "./attachment-status.ts";
 import type { Attachment, MountpointPod, NodeFacts, Workload } from "./facts.ts";
 import { isServing, isUsable, lineageOf, needsSuccessor, successorWaitMs } from "./succession.ts";
-import type { Lost } from "./succession.ts";
+import type { Lineage, Lost } from "./succession.ts";
 
 /** Everything decide() may look at: the world of one attachment's name. */
 export interface Observed {
@@ -28,6 +28,8 @@ export interface Observed {
   readonly leaving: ReadonlySet<string>;
   /** Those the attachment lists and those made for it. One that is missing is gone for certain. */
   readonly pods: ReadonlyMap<string, MountpointPod>;
+  /** What is known of pods that the attachment lists and that are gone. */
+  readonly remembered: ReadonlyMap<string, Lineage>;
   /** The node of the key; undefined when it has been deleted. */
   readonly node: NodeFacts | undefined;
   readonly driverVersion: string;
@@ -39,6 +41,8 @@ export interface NewPod {
   readonly workloadUid: string;
   readonly generation: number;
   readonly mountId: string;
+  /** One that it is made for has headroom to give up for it. */
+  readonly preempting: boolean;
 }
 
 export type Action =
@@ -101,7 +105,10 @@ class Plan {
       const pod = this.#seen.pods.get(name);
       const entries = listed.filter((entry) => !this.#seen.gone.has(entry.workloadPodUID));
       if (entries.length > 0 && !isServing(pod)) {
-        this.#lost.push({ name, pod, entries, mountId: this.#mountIdOf(name) });
+        const listedUids = listed.map((entry) => entry.workloadPodUID);
+        const remembered = this.#seen.remembered.get(name);
+        const mountId = this.#mountIdOf(name);
+        this.#lost.push({ name, pod, entries, mountId, listedUids, remembered });
       } else if (entries.length > 0 || listed.length > 0) {
         if (isUsable(pod)) this.#next.set(name, entries);
       } else if (isUsable(pod)) {
@@ -237,7 +244,10 @@ class Plan {
       const name = mountpointPodNameOf(workloadUid, this.#pvName(), generation);
       if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
       const pod = this.#seen.pods.get(name);
-      if (pod === undefined) return this.#create({ name, workloadUid, generation, mountId: name });
+      if (pod === undefined) {
+        const preempting = this.#hadGate([workloadUid]);
+        return this.#create({ name, workloadUid, generation, mountId: name, preempting });
+      }
       if (this.#isOpen(pod) && pod.mountId === name) return name;
     }
   }
@@ -251,7 +261,9 @@ class Plan {
       const name = mountpointPodNameOf(workloadUid, this.#pvName(), generation);
       if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
       if (this.#seen.pods.has(name)) continue;
-      return this.#create({ name, workloadUid, generation, mountId: lost.mountId });
+      const { mountId, entries } = lost;
+      const preempting = this.#hadGate(entries.map((entry) => entry.workloadPodUID));
+      return this.#create({ name, workloadUid, generation, mountId, preempting });
     }
   }
 
@@ -261,6 +273,10 @@ class Plan {
       return pod.mountId === mountId && isServing(pod) && !Object.hasOwn(this.#listed, pod.name);
     });
     return left.toArray().toSorted((a, b) => b.generation - a.generation)[0];
+  }
+
+  #hadGate(uids: readonly string[]): boolean {
+    return this.#seen.wanting.some(({ uid, hadGate }) => hadGate && uids.includes(uid));
   }
 
   #create(pod: NewPod): string {

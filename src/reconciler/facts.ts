@@ -9,7 +9,7 @@ import type {
   AttachmentStatus,
   MountpointS3PodAttachment,
 } from "../volume/attachment.ts";
-import { ANNOTATION, DRIVER_NAME, LABEL } from "../volume/names.ts";
+import { ANNOTATION, DRIVER_NAME, HEADROOM_GATE, LABEL } from "../volume/names.ts";
 
 /** Why a kubelet ends what runs, and refuses what comes, while its node shuts down. */
 const SHUTDOWN_REASONS: ReadonlySet<string> = new Set(["Terminated", "NodeShutdown"]);
@@ -31,6 +31,11 @@ export interface Workload {
   readonly fsGroup: string;
   readonly serviceAccountName: string;
   readonly claims: readonly string[];
+  readonly createdMs: number;
+  /** It asks for headroom, and waits for it. */
+  readonly gated: boolean;
+  /** It came with the gate: its Mountpoint Pods may take their place from others. */
+  readonly hadGate: boolean;
 }
 
 export interface Claim {
@@ -114,6 +119,9 @@ export function workloadOf({ metadata, spec, status }: Pod): Workload | undefine
     fsGroup: fsGroup === undefined ? "" : String(fsGroup),
     serviceAccountName: spec?.serviceAccountName ?? "",
     claims,
+    createdMs: Date.parse(metadata?.creationTimestamp ?? ""),
+    gated: spec?.schedulingGates?.some((gate) => gate.name === HEADROOM_GATE) ?? false,
+    hadGate: metadata?.labels?.[LABEL.headroomForWorkload] !== undefined,
   };
 }
 

@@ -19,6 +19,7 @@ const settings = {
   imagePullPolicy: "Never",
   imagePullSecrets: [],
   priorityClassName: "mount-s3-critical",
+  preemptingPriorityClassName: "mount-s3-preempting",
   driverVersion: "1.0.0+dirty",
   userId: 1000,
   labels: { team: "storage", "app.kubernetes.io/name": "mine" },
@@ -27,7 +28,7 @@ const settings = {
 };
 const make = (attributes: Record<string, string>, over: Partial<MountpointPodSettings> = {}) =>
   mountpointPodFor(
-    { name: "mp-1", workloadUid: "uid-1", generation: 3, mountId: "mp-0" },
+    { name: "mp-1", workloadUid: "uid-1", generation: 3, mountId: "mp-0", preempting: false },
     { attachment: "s3pa-1", key, attributes },
     { ...settings, ...over },
   );

@@ -14,6 +14,8 @@ export interface MountpointPodSettings {
   readonly imagePullPolicy: string;
   readonly imagePullSecrets: readonly string[];
   readonly priorityClassName: string;
+  /** Of those whose workload has headroom: they may push it away. */
+  readonly preemptingPriorityClassName: string;
   readonly driverVersion: string;
   /** Unset: the platform assigns one, as OpenShift does from the namespace's range. */
   readonly userId: number | undefined;
@@ -71,7 +73,9 @@ export function mountpointPodFor(
     },
     spec: {
       ...placement(key.nodeName),
-      priorityClassName: settings.priorityClassName,
+      priorityClassName: pod.preempting
+        ? settings.preemptingPriorityClassName
+        : settings.priorityClassName,
       restartPolicy: "OnFailure",
       terminationGracePeriodSeconds: GRACE_SECONDS,
       // Who names an account wants what belongs to it; the account itself may still say no.

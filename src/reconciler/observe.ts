@@ -2,6 +2,7 @@ import type { SharingKey } from "../volume/attachment.ts";
 import type { Cluster } from "./cluster.ts";
 import type { Observed } from "./decide.ts";
 import type { Attachment, MountpointPod } from "./facts.ts";
+import type { Lineage } from "./succession.ts";
 import type { World } from "./world.ts";
 
 /**
@@ -31,6 +32,7 @@ export async function observe(
       known.filter((workload) => workload.terminating).map((workload) => workload.uid),
     ),
     gone: await goneUids(attachment, made, world, cluster, signal),
+    remembered: rememberedIn(attachment, world),
     pods: await podsFor(attachment, made, world, cluster, signal),
     ...constants,
   };
@@ -47,6 +49,15 @@ async function currentAttachment(
   const listed = cached?.spec.mountpointS3PodAttachments ?? {};
   const unlisted = made.some((pod) => !pod.needsUnmount && !Object.hasOwn(listed, pod.name));
   return unlisted ? cluster.findAttachment(name, signal) : cached;
+}
+
+function rememberedIn(attachment: Attachment | undefined, world: World): Map<string, Lineage> {
+  const known = new Map<string, Lineage>();
+  for (const name of Object.keys(attachment?.spec.mountpointS3PodAttachments ?? {})) {
+    const lineage = world.lineage(name);
+    if (lineage !== undefined) known.set(name, lineage);
+  }
+  return known;
 }
 
 async function podsFor(

@@ -9,6 +9,8 @@ import { ATTACHMENTS } from "../volume/attachment.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { attachmentOf, claimOf, mountpointPodOf, nodeOf, volumeOf, workloadOf } from "./facts.ts";
 import type { Workload } from "./facts.ts";
+import { HeadroomKeeper } from "./headroom-keeper.ts";
+import type { HeadroomSettings } from "./headroom.ts";
 import { kubeCluster } from "./kube-cluster.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
 import { Reconciler } from "./reconciler.ts";
@@ -17,6 +19,8 @@ import { World } from "./world.ts";
 export interface ReconcilerRunOptions {
   readonly client: KubeClient;
   readonly mountpointPods: MountpointPodSettings;
+  /** Unset: gates are left alone. Set: workload pods are patched. */
+  readonly headroom?: HeadroomSettings;
   /** Who writes the events: the controller's pod. */
   readonly instance: string;
   readonly log: Log;
@@ -64,17 +68,20 @@ export async function startReconciler(
       }
     },
   });
-  const lists = watchAll(options, world, reconciler, queue);
+  const { headroom: settings } = options;
+  const keeper = settings && new HeadroomKeeper({ client, world, settings, log });
+  const lists = watchAll(options, world, reconciler, queue, keeper);
   const following = lists.map((list) => list.start(signal));
+  if (keeper !== undefined) following.push(keeper.follow(signal));
   // Decisions need the whole picture: a world without its workloads would look all gone.
-  const picture = Promise.all(lists.map((list) => list.synced));
+  const picture = Promise.all([...lists.map((list) => list.synced), keeper?.synced]);
   await Promise.race([picture, Promise.all(following)]);
   log.info({ attachments: world.names().size }, "reconciler has the picture");
   const sweep = setInterval(() => {
     for (const name of world.names()) queue.add(name);
   }, options.sweepEveryMs ?? SWEEP_EVERY_MS);
   try {
-    await Promise.all([queue.start(signal), ...following]);
+    await Promise.all([queue.start(signal), keeper?.work(signal), ...following]);
   } finally {
     clearInterval(sweep);
   }
@@ -85,6 +92,7 @@ function watchAll(
   world: World,
   reconciler: Reconciler,
   queue: WorkQueue,
+  keeper: HeadroomKeeper | undefined,
 ): readonly Pick<WatchedList<unknown>, "start" | "synced">[] {
   const add = (names: ReadonlySet<string>) => {
     for (const name of names) queue.add(name);
@@ -93,11 +101,18 @@ function watchAll(
   workloads.onChange((_key, now, before) => {
     reconciler.workloadSeen(now, before);
     add(world.workloadChanged(now, before));
+    keeper?.workloadChanged(now, before);
   });
   const claims = new WatchedList({ client, log, resource: PVCS, project: claimOf });
-  claims.onChange((key, now) => add(world.claimChanged(key, now)));
+  claims.onChange((key, now) => {
+    add(world.claimChanged(key, now));
+    keeper?.worldChanged();
+  });
   const volumes = new WatchedList({ client, log, resource: PVS, project: volumeOf });
-  volumes.onChange((key, now, before) => add(world.volumeChanged(key, now, before)));
+  volumes.onChange((key, now, before) => {
+    add(world.volumeChanged(key, now, before));
+    keeper?.worldChanged();
+  });
   const selection = { namespace: mountpointPods.namespace };
   const pods = new WatchedList({
     client,
@@ -109,6 +124,7 @@ function watchAll(
   pods.onChange((_key, now, before) => {
     const name = now?.name ?? before?.name ?? "";
     add(world.podChanged(name, now, before));
+    keeper?.worldChanged();
   });
   const attachments = new WatchedList({
     client,

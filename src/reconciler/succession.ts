@@ -12,6 +12,10 @@ export interface Lost {
   readonly pod: MountpointPod | undefined;
   readonly mountId: string;
   readonly entries: readonly WorkloadAttachment[];
+  /** Everybody whom the attachment lists there, also those who are gone. */
+  readonly listedUids: readonly string[];
+  /** Of a pod that is gone, where somebody remembers. */
+  readonly remembered: Lineage | undefined;
 }
 
 /** The n-th Mountpoint Pod of a workload: what names are made of. */
@@ -25,12 +29,14 @@ const BACK_OFF_MAX_MS = 300_000;
 const GENERATIONS_SEARCHED = 100;
 
 /**
- * Of a pod that is gone, the name alone is left: it is tried on those who are on it. One whose
- * godparent has left as well goes on in the name of its mount.
+ * Of a pod that is gone and that nobody remembers, the name alone is left: it is tried on those who
+ * are listed for it. One whose godparent has left as well goes on in the name of its mount.
  */
-export function lineageOf({ name, pod, mountId, entries }: Lost, pvName: string): Lineage {
-  if (pod !== undefined) return pod;
-  for (const uid of [...entries.map((entry) => entry.workloadPodUID), mountId]) {
+export function lineageOf(lost: Lost, pvName: string): Lineage {
+  const { name, mountId, listedUids } = lost;
+  const known = lost.pod ?? lost.remembered;
+  if (known !== undefined) return known;
+  for (const uid of [...listedUids, mountId]) {
     for (let generation = 0; generation < GENERATIONS_SEARCHED; generation += 1) {
       if (mountpointPodNameOf(uid, pvName, generation) === name) {
         return { workloadUid: uid, generation };

@@ -2,7 +2,9 @@ import { Failure } from "../base/failure.ts";
 import { attachmentNameOf } from "../volume/attachment.ts";
 import type { SharingKey } from "../volume/attachment.ts";
 import type { Attachment, Claim, MountpointPod, NodeFacts, Volume, Workload } from "./facts.ts";
+import type { BoundClaim } from "./headroom.ts";
 import { MultiMap } from "./multi-map.ts";
+import type { Lineage } from "./succession.ts";
 import { sharingKeyOf } from "./sharing-key.ts";
 
 export type OnProblem = (workload: Workload, volume: Volume, problem: Failure) => void;
@@ -30,6 +32,8 @@ export class World {
   readonly #podsOf = new MultiMap<string, string>(); // attachment -> pods made for it
   /** Workloads seen to end or vanish. UIDs never come back, so this never becomes wrong. */
   readonly #gone = new Set<string>();
+  /** Of Mountpoint Pods that have vanished: their successors are named after it. */
+  readonly #lineages = new Map<string, Lineage>();
   readonly #onProblem: OnProblem;
 
   constructor(onProblem: OnProblem) {
@@ -42,6 +46,10 @@ export class World {
 
   pod(name: string): MountpointPod | undefined {
     return this.#pods.get(name);
+  }
+
+  lineage(podName: string): Lineage | undefined {
+    return this.#lineages.get(podName);
   }
 
   workload(uid: string): Workload | undefined {
@@ -89,6 +97,26 @@ export class World {
     return wanted.union(new Set(this.#attachments.keys())).union(new Set(this.#podsOf.keys()));
   }
 
+  /** What is known of a workload's claims, scheduled or not. */
+  claimsOf(workload: Workload): BoundClaim[] {
+    return workload.claims.map((claim) => {
+      const key = pathOf(workload, claim);
+      const volume = this.#volumeOf(key);
+      const bound = (this.#claims.get(key)?.volumeName ?? "") !== "";
+      const served = volume !== undefined && this.#isServed(workload, volume);
+      return { bound, volume, served };
+    });
+  }
+
+  #isServed(workload: Workload, volume: Volume): boolean {
+    const name = this.#listedFor(workload, volume) ?? "";
+    const listed = this.#attachments.get(name)?.spec.mountpointS3PodAttachments ?? {};
+    return Object.entries(listed).some(([pod, entries]) => {
+      const isHere = entries.some((entry) => entry.workloadPodUID === workload.uid);
+      return isHere && this.#pods.get(pod)?.started === true;
+    });
+  }
+
   workloadChanged(now: Workload | undefined, before: Workload | undefined): Names {
     let touched: Names = new Set();
     if (before !== undefined && before.uid !== now?.uid) {
@@ -126,6 +154,7 @@ export class World {
     before: MountpointPod | undefined,
   ): Names {
     put(this.#pods, name, now);
+    if (now === undefined && before !== undefined) this.#rememberLineage(before);
     const touched = new Set(this.#listing.get(name));
     if (before !== undefined) {
       this.#podsOf.delete(before.attachment, name);
@@ -212,6 +241,12 @@ export class World {
     if (claim === undefined) return undefined;
     const volume = this.#volumes.get(claim.volumeName);
     return volume?.claimKey === claimKey && volume.claimUid === claim.uid ? volume : undefined;
+  }
+
+  #rememberLineage({ name, workloadUid, generation }: MountpointPod): void {
+    this.#lineages.set(name, { workloadUid, generation });
+    const [oldest] = this.#lineages.keys();
+    if (this.#lineages.size > GONE_REMEMBERED_MAX) this.#lineages.delete(oldest ?? "");
   }
 
   #remember(uid: string): void {

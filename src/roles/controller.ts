@@ -12,6 +12,7 @@ import type { HealthChecks } from "../health/health-server.ts";
 import { loadKubeAccess } from "../kube/kube-access.ts";
 import { KubeClient } from "../kube/kube-client.ts";
 import { leadWhenElected } from "../kube/leader.ts";
+import type { HeadroomSettings } from "../reconciler/headroom.ts";
 import type { MountpointPodSettings } from "../reconciler/mountpoint-pod.ts";
 import { startReconciler } from "../reconciler/run.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
@@ -69,6 +70,26 @@ const FLAGS = {
     schema: z.string().min(1).default("mount-s3-critical"),
     placeholder: "NAME",
     help: "priority class of Mountpoint Pods; default mount-s3-critical",
+  },
+  mountpointPreemptingPriorityClass: {
+    schema: z.string().min(1).default("mount-s3-preempting"),
+    placeholder: "NAME",
+    help: "that of Mountpoint Pods whose workload has headroom; default mount-s3-preempting",
+  },
+  headroom: {
+    schema: z.stringbool().default(false),
+    placeholder: "BOOLEAN",
+    help: "reserve headroom for workloads with the scheduling gate; default false",
+  },
+  headroomImage: {
+    schema: z.string().min(1).default("registry.k8s.io/pause:3.10"),
+    placeholder: "IMAGE",
+    help: "image of headroom pods, which does nothing; default registry.k8s.io/pause:3.10",
+  },
+  headroomPriorityClass: {
+    schema: z.string().min(1).default("mount-s3-headroom"),
+    placeholder: "NAME",
+    help: "priority class of headroom pods; default mount-s3-headroom",
   },
   mountpointUser: {
     schema: z.union([z.literal("assigned"), z.coerce.number().int().min(1)]).default(1000),
@@ -142,11 +163,20 @@ function mountpointPodsOf(config: ConfigOf<typeof FLAGS>): MountpointPodSettings
     imagePullPolicy: config.mountpointImagePullPolicy,
     imagePullSecrets: config.mountpointImagePullSecrets,
     priorityClassName: config.mountpointPriorityClass,
+    preemptingPriorityClassName: config.mountpointPreemptingPriorityClass,
     driverVersion: VERSION,
     userId: config.mountpointUser === "assigned" ? undefined : config.mountpointUser,
     labels: config.mountpointLabels,
     env: Object.fromEntries(Object.entries(proxies).filter(([, value]) => value !== "")),
     caConfigMap: config.mountpointCaConfigMap,
+  };
+}
+
+function headroomOf(config: ConfigOf<typeof FLAGS>): HeadroomSettings {
+  return {
+    ...mountpointPodsOf(config),
+    image: config.headroomImage,
+    priorityClassName: config.headroomPriorityClass,
   };
 }
 
@@ -168,6 +198,7 @@ function reconcile(
           client,
           log,
           mountpointPods: mountpointPodsOf(config),
+          ...(config.headroom && { headroom: headroomOf(config) }),
           instance: identity,
         },
         signal,

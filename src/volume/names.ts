@@ -9,7 +9,15 @@ export const LABEL = {
   podUid: `${DRIVER_NAME}/pod-uid`,
   volumeName: `${DRIVER_NAME}/volume-name`,
   driverVersion: `${DRIVER_NAME}/mounted-by-csi-driver-version`,
+  /** On a headroom pod: whose Mountpoint Pod it holds the place of, and for which volume. */
+  headroomForPod: `${DRIVER_NAME}/headroom-for-pod`,
+  headroomForVolume: `${DRIVER_NAME}/headroom-for-volume`,
+  /** On a workload that came with the gate: what its headroom pods are drawn to. */
+  headroomForWorkload: `${DRIVER_NAME}/headroom-for-workload`,
 } as const;
+
+/** A workload with this scheduling gate asks for headroom. */
+export const HEADROOM_GATE = `${DRIVER_NAME}/reserve-headroom-for-mppod`;
 
 export const ANNOTATION = {
   /** Controller to node: unmount, then let the pod end. Never taken back. */

@@ -20,6 +20,7 @@ export const POD_SETTINGS: MountpointPodSettings = {
   imagePullPolicy: "Never",
   imagePullSecrets: [],
   priorityClassName: "mount-s3-critical",
+  preemptingPriorityClassName: "mount-s3-preempting",
   driverVersion: "0.1.0+test",
   userId: 1000,
   labels: {},

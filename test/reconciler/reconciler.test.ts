@@ -4,7 +4,13 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { EVENTS, PODS } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { startReconciler } from "../../src/reconciler/run.ts";
-import { ATTACHMENTS } from "../../src/volume/attachment.ts";
+import { mountpointPodFor } from "../../src/reconciler/mountpoint-pod.ts";
+import {
+  ATTACHMENTS,
+  ATTACHMENT_API_VERSION,
+  ATTACHMENT_KIND,
+} from "../../src/volume/attachment.ts";
+import type { Attachments } from "../../src/volume/attachment.ts";
 import { ANNOTATION, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { CuttableLine, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
@@ -149,6 +155,52 @@ test("who fails, vanishes or crashes again and again has a successor", TIMEOUT, 
   await bench.removeMountpointPod(third); // what its kubelet does
   assert.equal((await bench.served(uid)).pod, fourth);
   await bench.removeWorkload("survivor");
+  await bench.nothingIsLeft();
+});
+
+test("what belongs to nobody is swept away", TIMEOUT, async () => {
+  const attachmentTime = new Date(0).toISOString();
+  const spec = {
+    nodeName: NODE,
+    persistentVolumeName: "pv-of-old",
+    volumeID: "v",
+    mountOptions: "",
+    workloadFSGroup: "",
+  };
+  const create = (name: string, lists: Attachments) =>
+    chart.admin.create(
+      ATTACHMENTS,
+      {
+        apiVersion: ATTACHMENT_API_VERSION,
+        kind: ATTACHMENT_KIND,
+        metadata: { name },
+        spec: { ...spec, mountpointS3PodAttachments: lists },
+      },
+      signal,
+    );
+  await create("s3pa-stale", { "mp-gone": [{ workloadPodUID: "nobody", attachmentTime }] });
+  await create("s3pa-empty", {});
+  const orphan = mountpointPodFor(
+    {
+      name: "mp-orphan",
+      workloadUid: "nobody",
+      generation: 0,
+      mountId: "mp-orphan",
+      preempting: false,
+    },
+    {
+      attachment: "s3pa-none",
+      key: {
+        ...spec,
+        authenticationSource: "driver",
+        workloadNamespace: "",
+        workloadServiceAccountName: "",
+      },
+      attributes: {},
+    },
+    POD_SETTINGS,
+  );
+  await chart.admin.create(PODS, orphan, signal);
   await bench.nothingIsLeft();
 });
 

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { HEADROOM_GATE, LABEL } from "../volume/names.ts";
+import type { Volume, Workload } from "./facts.ts";
+import { decideHeadroom, headroomPodFor, ungatedOf } from "./headroom.ts";
+import type { BoundClaim, HeadroomPod } from "./headroom.ts";
+
+const nowMs = 1_000_000;
+const workload: Workload = {
+  uid: "w1",
+  namespace: "ns",
+  name: "app",
+  nodeName: "",
+  ended: false,
+  terminating: false,
+  fsGroup: "",
+  serviceAccountName: "",
+  claims: ["c"],
+  createdMs: nowMs - 60_000,
+  gated: true,
+  hadGate: false,
+};
+const volume = (name: string): Volume => ({
+  name,
+  uid: `${name}-uid`,
+  volumeId: name,
+  mountOptions: [],
+  attributes: { bucketName: "b", mountpointContainerResourcesRequestsCpu: "400m" },
+  claimKey: "ns/c",
+  claimUid: "c",
+});
+const OURS: BoundClaim = { bound: true, volume: volume("a"), served: false };
+const SERVED: BoundClaim = { ...OURS, served: true };
+const OTHERS: BoundClaim = { bound: true, volume: undefined, served: false };
+const UNBOUND: BoundClaim = { bound: false, volume: undefined, served: false };
+const pod: HeadroomPod = { name: "hr-a", uid: "h", workloadUid: "w1", volumeLabel: "a" };
+const free: Partial<Workload> = { gated: false, hadGate: true };
+
+// prettier-ignore
+const cases: [name: string, workload: Partial<Workload> | null, claims: BoundClaim[], pods: HeadroomPod[], want: string[]][] = [
+  ["headroom, then the gate",            {},                        [OURS],          [],    ["create-headroom", "lift-gate"]],
+  ["one for each volume of ours",        {},                        [OURS, OTHERS, { ...OURS, volume: volume("b") }], [], ["create-headroom", "create-headroom", "lift-gate"]],
+  ["a crash left it: only the gate",     {},                        [OURS],          [pod], ["lift-gate"]],
+  ["no volume of ours: only the gate",   {},                        [OTHERS],        [],    ["lift-gate"]],
+  ["a claim may still be bound",         { createdMs: nowMs - 1 },  [UNBOUND],       [],    ["look-again"]],
+  ["but not for ever",                   {},                        [UNBOUND, OURS], [],    ["create-headroom", "lift-gate"]],
+  ["it stays while the pod starts",      free,                      [OURS],          [pod], []],
+  ["it goes when the pod runs",          free,                      [SERVED],        [pod], ["delete-headroom"]],
+  ["it goes when nobody needs it",       free,                      [OTHERS],        [pod], ["delete-headroom"]],
+  ["it goes with the workload",          null,                      [],              [pod], ["delete-headroom"]],
+  ["and with one that ends",             { ...free, ended: true },  [OURS],          [pod], ["delete-headroom"]],
+  ["a gated one that leaves stays shut", { terminating: true },     [OURS],          [],    []],
+];
+for (const [name, fields, claims, pods, want] of cases) {
+  test(`headroom: ${name}`, () => {
+    const subject = fields === null ? undefined : { ...workload, ...fields };
+    const actions = decideHeadroom({ workload: subject, claims, pods, nowMs });
+    assert.deepEqual(
+      actions.map((action) => action.do),
+      want,
+    );
+  });
+}
+
+test("headroom asks for what the Mountpoint Pod will ask for, beside the workload", () => {
+  const settings = {
+    namespace: "mount-s3",
+    image: "pause",
+    imagePullPolicy: "Never",
+    imagePullSecrets: [],
+    priorityClassName: "mount-s3-headroom",
+    userId: 1000,
+  };
+  const { spec } = headroomPodFor(workload, volume("a"), settings);
+  const requests = { cpu: "400m", memory: "64Mi" };
+  assert.deepEqual(spec?.containers[0]?.resources, { requests, limits: {} });
+  const [term] = spec.affinity?.podAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? [];
+  assert.deepEqual(term?.labelSelector?.matchLabels, { [LABEL.headroomForWorkload]: "w1" });
+  assert.deepEqual(term.namespaces, ["ns"]);
+});
+
+test("the gate goes, other gates stay", () => {
+  const gates = [{ name: "other" }, { name: HEADROOM_GATE }];
+  const metadata = { uid: "w1", resourceVersion: "7" };
+  const spec = { containers: [], schedulingGates: gates };
+  assert.deepEqual(ungatedOf({ metadata, spec }), {
+    metadata: { uid: "w1", resourceVersion: "7", labels: { [LABEL.headroomForWorkload]: "w1" } },
+    spec: { schedulingGates: [{ name: "other" }] },
+  });
+  assert.equal(ungatedOf({ metadata, spec: { containers: [] } }), undefined);
+});

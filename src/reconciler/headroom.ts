@@ -1,0 +1,169 @@
+import type { Pod } from "../kube/resource.ts";
+import { HEADROOM_GATE, LABEL, labelValueOf, sha224 } from "../volume/names.ts";
+import { parsePodSettings } from "../volume/pod-settings.ts";
+import type { Volume, Workload } from "./facts.ts";
+
+export interface HeadroomSettings {
+  readonly namespace: string;
+  readonly image: string;
+  readonly imagePullPolicy: string;
+  readonly imagePullSecrets: readonly string[];
+  readonly priorityClassName: string;
+  readonly userId: number | undefined;
+}
+
+export interface HeadroomPod {
+  readonly name: string;
+  readonly uid: string;
+  readonly workloadUid: string;
+  /** Of the volume's name, as labels have it. */
+  readonly volumeLabel: string;
+}
+
+/** A claim of a workload: bound to a volume of ours, to another's, or to none yet. */
+export interface BoundClaim {
+  readonly bound: boolean;
+  readonly volume: Volume | undefined;
+  /** The volume's Mountpoint Pod runs for this workload. */
+  readonly served: boolean;
+}
+
+export interface HeadroomSeen {
+  /** Undefined when it is gone. */
+  readonly workload: Workload | undefined;
+  readonly claims: readonly BoundClaim[];
+  readonly pods: readonly HeadroomPod[];
+  readonly nowMs: number;
+}
+
+export type HeadroomAction =
+  | { readonly do: "create-headroom"; readonly volume: Volume }
+  | { readonly do: "delete-headroom"; readonly pod: HeadroomPod }
+  | { readonly do: "lift-gate" }
+  | { readonly do: "look-again"; readonly afterMs: number };
+
+/** A claim that binds with its first consumer never does while the gate is shut. */
+const UNBOUND_GRACE_MS = 10_000;
+
+/**
+ * A gated workload gets headroom for each of its volumes, and only then may be scheduled: whoever
+ * makes room for it, scheduler or autoscaler, sees what its Mountpoint Pods will need.
+ */
+export function decideHeadroom({ workload, claims, pods, nowMs }: HeadroomSeen): HeadroomAction[] {
+  if (workload === undefined || workload.ended || workload.terminating) {
+    return pods.map((pod) => ({ do: "delete-headroom", pod }));
+  }
+  if (!workload.gated) return pods.filter((pod) => isServed(pod, claims)).map(remove);
+  const afterMs = workload.createdMs + UNBOUND_GRACE_MS - nowMs;
+  if (afterMs > 0 && claims.some((claim) => !claim.bound)) return [{ do: "look-again", afterMs }];
+  const missing = claims.filter(({ volume }) => {
+    return volume !== undefined && !pods.some((pod) => isFor(pod, volume));
+  });
+  const creations = missing.flatMap(({ volume }): HeadroomAction[] =>
+    volume === undefined ? [] : [{ do: "create-headroom", volume }],
+  );
+  return [...creations, { do: "lift-gate" }];
+}
+
+function remove(pod: HeadroomPod): HeadroomAction {
+  return { do: "delete-headroom", pod };
+}
+
+/** Also when the volume is no longer one of the workload's: nobody will ever use the place. */
+function isServed(pod: HeadroomPod, claims: readonly BoundClaim[]): boolean {
+  const claim = claims.find(({ volume }) => volume !== undefined && isFor(pod, volume));
+  return claim?.served ?? true;
+}
+
+function isFor(pod: HeadroomPod, volume: Volume): boolean {
+  return pod.volumeLabel === labelValueOf(volume.name);
+}
+
+export function headroomPodOf({ metadata }: Pod): HeadroomPod | undefined {
+  const labels = metadata?.labels ?? {};
+  const workloadUid = labels[LABEL.headroomForPod];
+  if (workloadUid === undefined) return undefined;
+  return {
+    name: metadata?.name ?? "",
+    uid: metadata?.uid ?? "",
+    workloadUid,
+    volumeLabel: labels[LABEL.headroomForVolume] ?? "",
+  };
+}
+
+/** Holds the place of a Mountpoint Pod beside its workload, and gives it up to anybody. */
+export function headroomPodFor(
+  workload: Workload,
+  volume: Volume,
+  settings: HeadroomSettings,
+): Pod {
+  const { requests, limits } = parsePodSettings(volume.attributes, volume.mountOptions);
+  const { userId } = settings;
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: {
+      name: `hr-${sha224(`${workload.uid}${volume.name}`)}`,
+      namespace: settings.namespace,
+      labels: {
+        "app.kubernetes.io/name": "s3csi",
+        "app.kubernetes.io/component": "headroom",
+        [LABEL.headroomForPod]: workload.uid,
+        [LABEL.headroomForVolume]: labelValueOf(volume.name),
+      },
+    },
+    spec: {
+      ...besideWorkload(workload),
+      priorityClassName: settings.priorityClassName,
+      terminationGracePeriodSeconds: 0,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      imagePullSecrets: settings.imagePullSecrets.map((name) => ({ name })),
+      securityContext: {
+        runAsNonRoot: true,
+        ...(userId === undefined ? {} : { runAsUser: userId, runAsGroup: userId }),
+        seccompProfile: { type: "RuntimeDefault" },
+      },
+      containers: [
+        {
+          name: "pause",
+          image: settings.image,
+          imagePullPolicy: settings.imagePullPolicy,
+          resources: { requests, limits },
+          securityContext: {
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ["ALL"] },
+          },
+        },
+      ],
+    },
+  };
+}
+
+function besideWorkload({ uid, namespace }: Workload) {
+  const workload = {
+    labelSelector: { matchLabels: { [LABEL.headroomForWorkload]: uid } },
+    namespaces: [namespace],
+    topologyKey: "kubernetes.io/hostname",
+  };
+  return {
+    affinity: { podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [workload] } },
+    tolerations: [{ operator: "Exists" }],
+  };
+}
+
+/** The workload without its gate, and with the label that its headroom looks for. */
+export function ungatedOf({ metadata, spec }: Pod): object | undefined {
+  const gates = spec?.schedulingGates ?? [];
+  if (!gates.some((gate) => gate.name === HEADROOM_GATE)) return undefined;
+  const uid = metadata?.uid ?? "";
+  return {
+    metadata: {
+      uid,
+      resourceVersion: metadata?.resourceVersion, // other gates are others': none may come back
+      labels: { [LABEL.headroomForWorkload]: uid },
+    },
+    spec: { schedulingGates: gates.filter((gate) => gate.name !== HEADROOM_GATE) },
+  };
+}
