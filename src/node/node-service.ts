@@ -9,15 +9,23 @@ import type { Volumes } from "./volumes.ts";
 const ANSWER_BEFORE_MS = 5_000;
 const PUBLISH_WITHIN_MS = 115_000;
 
+/** The second one is what ReadWriteOncePod asks for. */
+const CAPABILITIES = [
+  NodeServiceCapability_RPC_Type.VOLUME_MOUNT_GROUP,
+  NodeServiceCapability_RPC_Type.SINGLE_NODE_MULTI_WRITER,
+] as const;
+
 export interface NodeServiceOptions {
   readonly nodeId: string;
   readonly kubeletPath: string;
   readonly volumes: Volumes;
+  /** The node's labels that say where it is; empty: volumes can be used everywhere. */
+  readonly topology?: Readonly<Record<string, string>>;
 }
 
 /** CSI Node: checks the request at the door, hands it on. */
 export function nodeService(options: NodeServiceOptions): ServiceImpl<typeof Node> {
-  const { nodeId, kubeletPath, volumes } = options;
+  const { nodeId, kubeletPath, volumes, topology = {} } = options;
   return {
     async nodePublishVolume(request, context) {
       const wanted = parsePublishRequest(request, kubeletPath);
@@ -30,16 +38,12 @@ export function nodeService(options: NodeServiceOptions): ServiceImpl<typeof Nod
       return {};
     },
     nodeGetCapabilities: () => ({
-      capabilities: [
-        {
-          type: {
-            case: "rpc",
-            value: { type: NodeServiceCapability_RPC_Type.VOLUME_MOUNT_GROUP },
-          },
-        },
-      ],
+      capabilities: CAPABILITIES.map((type) => ({ type: { case: "rpc", value: { type } } })),
     }),
-    nodeGetInfo: () => ({ nodeId }),
+    nodeGetInfo: () => ({
+      nodeId,
+      ...(Object.keys(topology).length === 0 ? {} : { accessibleTopology: { segments: topology } }),
+    }),
   };
 }
 

@@ -138,14 +138,25 @@ export class Volumes {
     const { env, userAgent } = this.#options;
     const args = [...plan.args, `--user-agent-prefix=${userAgent}`];
     if (env["AWS_ENDPOINT_URL"]) args.push(`--endpoint-url=${env["AWS_ENDPOINT_URL"]}`);
+    const region = context.region ?? env["AWS_REGION"];
     const hasRegion = plan.args.some((arg) => arg.startsWith("--region="));
-    if (!hasRegion && env["AWS_REGION"]) args.push(`--region=${env["AWS_REGION"]}`);
+    if (!hasRegion && region) args.push(`--region=${region}`);
+    if (context.prefix !== "") args.push(prefixArg(context.prefix, plan));
     const unsigned = plan.args.includes("--no-sign-request");
     const credentials = unsigned
       ? null
       : credentialsFor(context.authenticationSource, secrets, env);
     return { do: "mount", bucket: context.bucketName, args, env: plan.env, credentials };
   }
+}
+
+/** The volume's border. An option must not move it: beside it are the volumes of others. */
+function prefixArg(prefix: string, { args }: MountPlan): string {
+  if (!args.some((arg) => /^--prefix(=|$)/.test(arg))) return `--prefix=${prefix}`;
+  throw new Failure(
+    "invalid",
+    `mountOptions: prefix can't be chosen: the volume itself is a prefix, ${prefix}`,
+  );
 }
 
 function isOver(pod: MountpointPod): boolean {

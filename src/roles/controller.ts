@@ -3,12 +3,16 @@ import * as z from "zod";
 import type { ConfigOf, Environment, Flags } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
-import { Identity } from "../csi/gen/csi_pb.ts";
+import { controllerService } from "../controller/controller-service.ts";
+import { openVolumes } from "../controller/open-volumes.ts";
+import { Controller, Identity } from "../csi/gen/csi_pb.ts";
 import { identityService } from "../csi/identity.ts";
 import { serve } from "../csi/serve.ts";
 import { loadKubeAccess } from "../kube/kube-access.ts";
 import { KubeClient } from "../kube/kube-client.ts";
 import { leadWhenElected } from "../kube/leader.ts";
+import { startProvisioner } from "../provisioner/run.ts";
+import type { Driver } from "../provisioner/provisioner.ts";
 import { startReconciler } from "../reconciler/run.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
@@ -26,6 +30,21 @@ const FLAGS = {
     schema: z.stringbool().default(true),
     placeholder: "BOOLEAN",
     help: "watch workloads and keep Mountpoint Pods; default true",
+  },
+  provision: {
+    schema: z.stringbool().default(true),
+    placeholder: "BOOLEAN",
+    help: "make volumes for claims; false where the official provisioner does; default true",
+  },
+  topology: {
+    schema: z.stringbool().default(false),
+    placeholder: "BOOLEAN",
+    help: "tell CSI clients that volumes may be bound to places; default false",
+  },
+  credentialsDir: {
+    schema: z.string().startsWith("/").optional(),
+    placeholder: "DIR",
+    help: "where the Secret with the driver's keys is mounted; default AWS_… variables alone",
   },
   mountpointImage: {
     schema: z.string().min(1).default(`s3csi.local/s3csi:${VERSION}`),
@@ -56,47 +75,48 @@ const FLAGS = {
 
 const role: Role<typeof FLAGS> = {
   name: "controller",
-  summary: "watch workloads, keep Mountpoint Pods and attachments",
+  summary: "make volumes for claims, keep Mountpoint Pods and attachments for workloads",
   flags: FLAGS,
   async start(config, log, env) {
     await using owned = new AsyncDisposableStack();
+    const userAgent = `s3csi/${VERSION}`;
+    const { credentialsDir } = config;
+    const opened = owned.use(openVolumes({ env, credentialsDir, userAgent, log }));
+    const { volumes } = opened;
     if (config.endpoint !== undefined) {
-      const identity = { driverName: DRIVER_NAME, version: VERSION, controller: false };
-      const service = identityService(identity);
-      owned.use(await serve(config.endpoint, (router) => router.service(Identity, service), log));
+      const { topology } = config;
+      const identity = { driverName: DRIVER_NAME, version: VERSION, controller: true, topology };
+      const routes: Parameters<typeof serve>[1] = (router) =>
+        router
+          .service(Identity, identityService(identity))
+          .service(Controller, controllerService(volumes));
+      owned.use(await serve(config.endpoint, routes, log));
     }
-    if (config.reconcile) owned.use(await reconcile(config, log, env));
+    if (config.reconcile || config.provision) owned.use(await lead(config, volumes, log, env));
     return owned.move();
   },
 };
 
-/** Two controllers may run; the one that holds the Lease reconciles. */
-async function reconcile(
+/** Two controllers may run; the one that holds the Lease reconciles and provisions. */
+async function lead(
   config: ConfigOf<typeof FLAGS>,
+  driver: Driver,
   log: Log,
   env: Environment,
 ): Promise<AsyncDisposable> {
   const client = new KubeClient(await loadKubeAccess(config.kubeconfig));
-  const identity = env["POD_NAME"] ?? hostname();
+  const instance = env["POD_NAME"] ?? hostname();
+  const common = { client, log, instance };
   const leading = new AbortController();
-  const lease = { client, log, identity, name: LEASE_NAME };
+  const namespace = env["POD_NAMESPACE"] ?? "default";
   const led = leadWhenElected(
-    { ...lease, namespace: env["POD_NAMESPACE"] ?? "default" },
-    (signal) =>
-      startReconciler(
-        {
-          client,
-          log,
-          namespace: config.mountpointNamespace,
-          image: config.mountpointImage,
-          imagePullPolicy: config.mountpointImagePullPolicy,
-          imagePullSecrets: config.mountpointImagePullSecrets,
-          priorityClassName: config.mountpointPriorityClass,
-          driverVersion: VERSION,
-          instance: identity,
-        },
-        signal,
-      ),
+    { client, log, identity: instance, name: LEASE_NAME, namespace },
+    async (signal) => {
+      const parts = [];
+      if (config.reconcile) parts.push(startReconciler(reconcilerOptions(config, common), signal));
+      if (config.provision) parts.push(startProvisioner({ ...common, driver }, signal));
+      await Promise.all(parts);
+    },
     leading.signal,
   );
   return {
@@ -105,6 +125,21 @@ async function reconcile(
       await led;
       client[Symbol.dispose]();
     },
+  };
+}
+
+function reconcilerOptions(
+  config: ConfigOf<typeof FLAGS>,
+  common: { readonly client: KubeClient; readonly log: Log; readonly instance: string },
+) {
+  return {
+    ...common,
+    namespace: config.mountpointNamespace,
+    image: config.mountpointImage,
+    imagePullPolicy: config.mountpointImagePullPolicy,
+    imagePullSecrets: config.mountpointImagePullSecrets,
+    priorityClassName: config.mountpointPriorityClass,
+    driverVersion: VERSION,
   };
 }
 

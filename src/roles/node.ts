@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import * as z from "zod";
 import type { Environment, Flags } from "../base/flags.ts";
+import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
 import { Identity, Node } from "../csi/gen/csi_pb.ts";
 import { Registration } from "../csi/gen/registration_pb.ts";
@@ -8,6 +9,7 @@ import { identityService } from "../csi/identity.ts";
 import { serve, socketPathOf } from "../csi/serve.ts";
 import { loadKubeAccess } from "../kube/kube-access.ts";
 import { KubeClient } from "../kube/kube-client.ts";
+import { NODES } from "../kube/resource.ts";
 import { ClusterView } from "../node/cluster-view.ts";
 import { nodeService } from "../node/node-service.ts";
 import { registrationService } from "../node/registration.ts";
@@ -17,6 +19,8 @@ import { DRIVER_NAME } from "../volume/names.ts";
 import { endWith } from "./end-with.ts";
 import { CLUSTER_FLAGS, LOG_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
+
+const NODE_WITHIN_MS = 30_000;
 
 const FLAGS = {
   endpoint: {
@@ -36,6 +40,14 @@ const FLAGS = {
       .default("/var/lib/kubelet"),
     placeholder: "PATH",
     help: "the kubelet's directory; default /var/lib/kubelet",
+  },
+  topologyLabels: {
+    schema: z
+      .string()
+      .default("")
+      .transform((keys) => keys.split(",").filter((key) => key !== "")),
+    placeholder: "LABEL,…",
+    help: "labels of the node that say where it is, for topology; default none",
   },
   ...CLUSTER_FLAGS,
   ...LOG_FLAGS,
@@ -61,8 +73,11 @@ const role: Role<typeof FLAGS> = {
     await view.synced;
     volumes.settleAll();
 
-    const identity = { driverName: DRIVER_NAME, version: VERSION, controller: false };
-    const node = nodeService({ nodeId, kubeletPath, volumes });
+    const topology = await topologyOf(nodeId, config.topologyLabels, client, log);
+    const placed = Object.keys(topology).length > 0;
+    const about = { driverName: DRIVER_NAME, version: VERSION };
+    const identity = { ...about, controller: false, topology: placed };
+    const node = nodeService({ nodeId, kubeletPath, volumes, topology });
     const routes: Parameters<typeof serve>[1] = (router) =>
       router.service(Identity, identityService(identity)).service(Node, node);
     owned.use(await serve(endpoint, routes, log));
@@ -74,6 +89,23 @@ const role: Role<typeof FLAGS> = {
     return owned.move();
   },
 };
+
+/** Where the node is, by those of its labels that the chart names. */
+async function topologyOf(
+  name: string,
+  keys: readonly string[],
+  client: KubeClient,
+  log: Log,
+): Promise<Record<string, string>> {
+  if (keys.length === 0) return {};
+  const node = await client.get(NODES, { name }, AbortSignal.timeout(NODE_WITHIN_MS));
+  const labels = node.metadata?.labels ?? {};
+  const missing = keys.filter((key) => labels[key] === undefined);
+  if (missing.length > 0) log.warn({ node: name, missing }, "the node lacks topology labels");
+  return Object.fromEntries(
+    keys.flatMap((key) => (labels[key] === undefined ? [] : [[key, labels[key]]])),
+  );
+}
 
 /** Ends for certain: a wait for a mounter that never comes is nothing to stay for. */
 export async function run(argv: readonly string[], env: Environment): Promise<number> {

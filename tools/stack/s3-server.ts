@@ -3,6 +3,7 @@ import { connect } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
 import { programs } from "../programs.ts";
+import { run } from "../run.ts";
 import { claimSlot } from "./instance.ts";
 import type { Instance } from "./instance.ts";
 import { Service } from "./service.ts";
@@ -26,6 +27,8 @@ export interface S3Server extends S3Access, AsyncDisposable {
 /** One whose objects are files below `dataDir`, in a directory for each bucket. */
 export interface PosixS3Server extends S3Server {
   readonly dataDir: string;
+  /** Another account: its buckets are its own, and it sees no others. */
+  addAccount(name: string): Promise<S3Access>;
 }
 
 /** A real S3 server (versitygw on a directory) with an address of its own: any number can run. */
@@ -52,7 +55,8 @@ export async function startS3In(
     secretAccessKey: "s3csi-test-secret",
   };
   const dataDir = join(instance.dir, "s3");
-  await mkdir(dataDir);
+  const accountsDir = join(instance.dir, "s3-accounts");
+  for (const path of [dataDir, accountsDir]) await mkdir(path);
   const service = new Service({
     instance,
     wrapper,
@@ -65,6 +69,8 @@ export async function startS3In(
       access.region,
       "--quiet",
       "--keep-alive",
+      "--iam-dir",
+      accountsDir,
       "--virtual-domain",
       VIRTUAL_DOMAIN,
       "posix",
@@ -74,7 +80,16 @@ export async function startS3In(
   });
   await service.answers(() => canConnect(address), READY_WITHIN_MS);
   const dispose = () => service[Symbol.asyncDispose]();
-  return { ...access, service, dataDir, [Symbol.asyncDispose]: dispose };
+  const addAccount = (name: string) => createAccount(join(dir, "versitygw"), access, name);
+  return { ...access, service, dataDir, addAccount, [Symbol.asyncDispose]: dispose };
+}
+
+async function createAccount(program: string, root: S3Access, name: string): Promise<S3Access> {
+  const account = { ...root, accessKeyId: name, secretAccessKey: `${name}-secret-key` };
+  const asRoot = ["-a", root.accessKeyId, "-s", root.secretAccessKey, "--er", root.endpoint];
+  const user = ["-a", name, "-s", account.secretAccessKey, "-r", "userplus"]; // may make buckets
+  await run(program, ["admin", ...asRoot, "create-user", ...user]);
+  return account;
 }
 
 async function canConnect(host: string): Promise<boolean> {

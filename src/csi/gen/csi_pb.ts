@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file csi.proto.
  */
 export const file_csi: GenFile = /*@__PURE__*/
-  fileDesc("Cgljc2kucHJvdG8SBmNzaS52MSIWChRHZXRQbHVnaW5JbmZvUmVxdWVzdCKtAQoVR2V0UGx1Z2luSW5mb1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSFgoOdmVuZG9yX3ZlcnNpb24YAiABKAkSPQoIbWFuaWZlc3QYAyADKAsyKy5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlLk1hbmlmZXN0RW50cnkaLwoNTWFuaWZlc3RFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIh4KHEdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QiTwodR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2USLgoMY2FwYWJpbGl0aWVzGAEgAygLMhguY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkioQIKEFBsdWdpbkNhcGFiaWxpdHkSMwoHc2VydmljZRgBIAEoCzIgLmNzaS52MS5QbHVnaW5DYXBhYmlsaXR5LlNlcnZpY2VIABrPAQoHU2VydmljZRIzCgR0eXBlGAEgASgOMiUuY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkuU2VydmljZS5UeXBlIo4BCgRUeXBlEgsKB1VOS05PV04QABIWChJDT05UUk9MTEVSX1NFUlZJQ0UQARIkCiBWT0xVTUVfQUNDRVNTSUJJTElUWV9DT05TVFJBSU5UUxACEhwKGEdST1VQX0NPTlRST0xMRVJfU0VSVklDRRADEh0KGVNOQVBTSE9UX01FVEFEQVRBX1NFUlZJQ0UQBEIGCgR0eXBlIg4KDFByb2JlUmVxdWVzdCI6Cg1Qcm9iZVJlc3BvbnNlEikKBXJlYWR5GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLkJvb2xWYWx1ZSLPBAoQVm9sdW1lQ2FwYWJpbGl0eRI1CgVibG9jaxgBIAEoCzIkLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5LkJsb2NrVm9sdW1lSAASNQoFbW91bnQYAiABKAsyJC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eS5Nb3VudFZvbHVtZUgAEjgKC2FjY2Vzc19tb2RlGAMgASgLMiMuY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZRoNCgtCbG9ja1ZvbHVtZRpPCgtNb3VudFZvbHVtZRIPCgdmc190eXBlGAEgASgJEhMKC21vdW50X2ZsYWdzGAIgAygJEhoKEnZvbHVtZV9tb3VudF9ncm91cBgDIAEoCRqjAgoKQWNjZXNzTW9kZRI2CgRtb2RlGAEgASgOMiguY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZS5Nb2RlItwBCgRNb2RlEgsKB1VOS05PV04QABIWChJTSU5HTEVfTk9ERV9XUklURVIQARIbChdTSU5HTEVfTk9ERV9SRUFERVJfT05MWRACEhoKFk1VTFRJX05PREVfUkVBREVSX09OTFkQAxIcChhNVUxUSV9OT0RFX1NJTkdMRV9XUklURVIQBBIbChdNVUxUSV9OT0RFX01VTFRJX1dSSVRFUhAFEh0KGVNJTkdMRV9OT0RFX1NJTkdMRV9XUklURVIQBhIcChhTSU5HTEVfTk9ERV9NVUxUSV9XUklURVIQB0INCgthY2Nlc3NfdHlwZSKfBAoYTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRJNCg9wdWJsaXNoX2NvbnRleHQYAiADKAsyNC5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlB1Ymxpc2hDb250ZXh0RW50cnkSGwoTc3RhZ2luZ190YXJnZXRfcGF0aBgDIAEoCRITCgt0YXJnZXRfcGF0aBgEIAEoCRIzChF2b2x1bWVfY2FwYWJpbGl0eRgFIAEoCzIYLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5EhAKCHJlYWRvbmx5GAYgASgIEj4KB3NlY3JldHMYByADKAsyLS5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlNlY3JldHNFbnRyeRJLCg52b2x1bWVfY29udGV4dBgIIAMoCzIzLmNzaS52MS5Ob2RlUHVibGlzaFZvbHVtZVJlcXVlc3QuVm9sdW1lQ29udGV4dEVudHJ5GjUKE1B1Ymxpc2hDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo0ChJWb2x1bWVDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIbChlOb2RlUHVibGlzaFZvbHVtZVJlc3BvbnNlIkQKGk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRITCgt0YXJnZXRfcGF0aBgCIAEoCSIdChtOb2RlVW5wdWJsaXNoVm9sdW1lUmVzcG9uc2UiHAoaTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QiUgobTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlEjMKDGNhcGFiaWxpdGllcxgBIAMoCzIdLmNzaS52MS5Ob2RlU2VydmljZUNhcGFiaWxpdHkipAIKFU5vZGVTZXJ2aWNlQ2FwYWJpbGl0eRIwCgNycGMYASABKAsyIS5jc2kudjEuTm9kZVNlcnZpY2VDYXBhYmlsaXR5LlJQQ0gAGtABCgNSUEMSNAoEdHlwZRgBIAEoDjImLmNzaS52MS5Ob2RlU2VydmljZUNhcGFiaWxpdHkuUlBDLlR5cGUikgEKBFR5cGUSCwoHVU5LTk9XThAAEhgKFFNUQUdFX1VOU1RBR0VfVk9MVU1FEAESFAoQR0VUX1ZPTFVNRV9TVEFUUxACEhEKDUVYUEFORF9WT0xVTUUQAxIcChhTSU5HTEVfTk9ERV9NVUxUSV9XUklURVIQBRIWChJWT0xVTUVfTU9VTlRfR1JPVVAQBiIECAQQBEIGCgR0eXBlIhQKEk5vZGVHZXRJbmZvUmVxdWVzdCJzChNOb2RlR2V0SW5mb1Jlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSHAoUbWF4X3ZvbHVtZXNfcGVyX25vZGUYAiABKAMSLQoTYWNjZXNzaWJsZV90b3BvbG9neRgDIAEoCzIQLmNzaS52MS5Ub3BvbG9neSJtCghUb3BvbG9neRIwCghzZWdtZW50cxgBIAMoCzIeLmNzaS52MS5Ub3BvbG9neS5TZWdtZW50c0VudHJ5Gi8KDVNlZ21lbnRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ATL6AQoISWRlbnRpdHkSTgoNR2V0UGx1Z2luSW5mbxIcLmNzaS52MS5HZXRQbHVnaW5JbmZvUmVxdWVzdBodLmNzaS52MS5HZXRQbHVnaW5JbmZvUmVzcG9uc2UiABJmChVHZXRQbHVnaW5DYXBhYmlsaXRpZXMSJC5jc2kudjEuR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVxdWVzdBolLmNzaS52MS5HZXRQbHVnaW5DYXBhYmlsaXRpZXNSZXNwb25zZSIAEjYKBVByb2JlEhQuY3NpLnYxLlByb2JlUmVxdWVzdBoVLmNzaS52MS5Qcm9iZVJlc3BvbnNlIgAy8AIKBE5vZGUSWgoRTm9kZVB1Ymxpc2hWb2x1bWUSIC5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0GiEuY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVzcG9uc2UiABJgChNOb2RlVW5wdWJsaXNoVm9sdW1lEiIuY3NpLnYxLk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXF1ZXN0GiMuY3NpLnYxLk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXNwb25zZSIAEmAKE05vZGVHZXRDYXBhYmlsaXRpZXMSIi5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QaIy5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlIgASSAoLTm9kZUdldEluZm8SGi5jc2kudjEuTm9kZUdldEluZm9SZXF1ZXN0GhsuY3NpLnYxLk5vZGVHZXRJbmZvUmVzcG9uc2UiAGIGcHJvdG8z", [file_google_protobuf_wrappers]);
+  fileDesc("Cgljc2kucHJvdG8SBmNzaS52MSIWChRHZXRQbHVnaW5JbmZvUmVxdWVzdCKtAQoVR2V0UGx1Z2luSW5mb1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSFgoOdmVuZG9yX3ZlcnNpb24YAiABKAkSPQoIbWFuaWZlc3QYAyADKAsyKy5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlLk1hbmlmZXN0RW50cnkaLwoNTWFuaWZlc3RFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIh4KHEdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QiTwodR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2USLgoMY2FwYWJpbGl0aWVzGAEgAygLMhguY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkioQIKEFBsdWdpbkNhcGFiaWxpdHkSMwoHc2VydmljZRgBIAEoCzIgLmNzaS52MS5QbHVnaW5DYXBhYmlsaXR5LlNlcnZpY2VIABrPAQoHU2VydmljZRIzCgR0eXBlGAEgASgOMiUuY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkuU2VydmljZS5UeXBlIo4BCgRUeXBlEgsKB1VOS05PV04QABIWChJDT05UUk9MTEVSX1NFUlZJQ0UQARIkCiBWT0xVTUVfQUNDRVNTSUJJTElUWV9DT05TVFJBSU5UUxACEhwKGEdST1VQX0NPTlRST0xMRVJfU0VSVklDRRADEh0KGVNOQVBTSE9UX01FVEFEQVRBX1NFUlZJQ0UQBEIGCgR0eXBlIg4KDFByb2JlUmVxdWVzdCI6Cg1Qcm9iZVJlc3BvbnNlEikKBXJlYWR5GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLkJvb2xWYWx1ZSLPBAoQVm9sdW1lQ2FwYWJpbGl0eRI1CgVibG9jaxgBIAEoCzIkLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5LkJsb2NrVm9sdW1lSAASNQoFbW91bnQYAiABKAsyJC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eS5Nb3VudFZvbHVtZUgAEjgKC2FjY2Vzc19tb2RlGAMgASgLMiMuY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZRoNCgtCbG9ja1ZvbHVtZRpPCgtNb3VudFZvbHVtZRIPCgdmc190eXBlGAEgASgJEhMKC21vdW50X2ZsYWdzGAIgAygJEhoKEnZvbHVtZV9tb3VudF9ncm91cBgDIAEoCRqjAgoKQWNjZXNzTW9kZRI2CgRtb2RlGAEgASgOMiguY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZS5Nb2RlItwBCgRNb2RlEgsKB1VOS05PV04QABIWChJTSU5HTEVfTk9ERV9XUklURVIQARIbChdTSU5HTEVfTk9ERV9SRUFERVJfT05MWRACEhoKFk1VTFRJX05PREVfUkVBREVSX09OTFkQAxIcChhNVUxUSV9OT0RFX1NJTkdMRV9XUklURVIQBBIbChdNVUxUSV9OT0RFX01VTFRJX1dSSVRFUhAFEh0KGVNJTkdMRV9OT0RFX1NJTkdMRV9XUklURVIQBhIcChhTSU5HTEVfTk9ERV9NVUxUSV9XUklURVIQB0INCgthY2Nlc3NfdHlwZSLvBAoTQ3JlYXRlVm9sdW1lUmVxdWVzdBIMCgRuYW1lGAEgASgJEi0KDmNhcGFjaXR5X3JhbmdlGAIgASgLMhUuY3NpLnYxLkNhcGFjaXR5UmFuZ2USNQoTdm9sdW1lX2NhcGFiaWxpdGllcxgDIAMoCzIYLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5Ej8KCnBhcmFtZXRlcnMYBCADKAsyKy5jc2kudjEuQ3JlYXRlVm9sdW1lUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSOQoHc2VjcmV0cxgFIAMoCzIoLmNzaS52MS5DcmVhdGVWb2x1bWVSZXF1ZXN0LlNlY3JldHNFbnRyeRI6ChV2b2x1bWVfY29udGVudF9zb3VyY2UYBiABKAsyGy5jc2kudjEuVm9sdW1lQ29udGVudFNvdXJjZRI/ChphY2Nlc3NpYmlsaXR5X3JlcXVpcmVtZW50cxgHIAEoCzIbLmNzaS52MS5Ub3BvbG9neVJlcXVpcmVtZW50Ek4KEm11dGFibGVfcGFyYW1ldGVycxgIIAMoCzIyLmNzaS52MS5DcmVhdGVWb2x1bWVSZXF1ZXN0Lk11dGFibGVQYXJhbWV0ZXJzRW50cnkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaOAoWTXV0YWJsZVBhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjwKDUNhcGFjaXR5UmFuZ2USFgoOcmVxdWlyZWRfYnl0ZXMYASABKAMSEwoLbGltaXRfYnl0ZXMYAiABKAMi4wEKE1ZvbHVtZUNvbnRlbnRTb3VyY2USPgoIc25hcHNob3QYASABKAsyKi5jc2kudjEuVm9sdW1lQ29udGVudFNvdXJjZS5TbmFwc2hvdFNvdXJjZUgAEjoKBnZvbHVtZRgCIAEoCzIoLmNzaS52MS5Wb2x1bWVDb250ZW50U291cmNlLlZvbHVtZVNvdXJjZUgAGiUKDlNuYXBzaG90U291cmNlEhMKC3NuYXBzaG90X2lkGAEgASgJGiEKDFZvbHVtZVNvdXJjZRIRCgl2b2x1bWVfaWQYASABKAlCBgoEdHlwZSJfChNUb3BvbG9neVJlcXVpcmVtZW50EiMKCXJlcXVpc2l0ZRgBIAMoCzIQLmNzaS52MS5Ub3BvbG9neRIjCglwcmVmZXJyZWQYAiADKAsyEC5jc2kudjEuVG9wb2xvZ3kiNgoUQ3JlYXRlVm9sdW1lUmVzcG9uc2USHgoGdm9sdW1lGAEgASgLMg4uY3NpLnYxLlZvbHVtZSKIAgoGVm9sdW1lEhYKDmNhcGFjaXR5X2J5dGVzGAEgASgDEhEKCXZvbHVtZV9pZBgCIAEoCRI5Cg52b2x1bWVfY29udGV4dBgDIAMoCzIhLmNzaS52MS5Wb2x1bWUuVm9sdW1lQ29udGV4dEVudHJ5EjMKDmNvbnRlbnRfc291cmNlGAQgASgLMhsuY3NpLnYxLlZvbHVtZUNvbnRlbnRTb3VyY2USLQoTYWNjZXNzaWJsZV90b3BvbG9neRgFIAMoCzIQLmNzaS52MS5Ub3BvbG9neRo0ChJWb2x1bWVDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKTAQoTRGVsZXRlVm9sdW1lUmVxdWVzdBIRCgl2b2x1bWVfaWQYASABKAkSOQoHc2VjcmV0cxgCIAMoCzIoLmNzaS52MS5EZWxldGVWb2x1bWVSZXF1ZXN0LlNlY3JldHNFbnRyeRouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIWChREZWxldGVWb2x1bWVSZXNwb25zZSKMBQohVmFsaWRhdGVWb2x1bWVDYXBhYmlsaXRpZXNSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRJUCg52b2x1bWVfY29udGV4dBgCIAMoCzI8LmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1JlcXVlc3QuVm9sdW1lQ29udGV4dEVudHJ5EjUKE3ZvbHVtZV9jYXBhYmlsaXRpZXMYAyADKAsyGC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eRJNCgpwYXJhbWV0ZXJzGAQgAygLMjkuY3NpLnYxLlZhbGlkYXRlVm9sdW1lQ2FwYWJpbGl0aWVzUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSRwoHc2VjcmV0cxgFIAMoCzI2LmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1JlcXVlc3QuU2VjcmV0c0VudHJ5ElwKEm11dGFibGVfcGFyYW1ldGVycxgGIAMoCzJALmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1JlcXVlc3QuTXV0YWJsZVBhcmFtZXRlcnNFbnRyeRo0ChJWb2x1bWVDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo4ChZNdXRhYmxlUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiigUKIlZhbGlkYXRlVm9sdW1lQ2FwYWJpbGl0aWVzUmVzcG9uc2USRwoJY29uZmlybWVkGAEgASgLMjQuY3NpLnYxLlZhbGlkYXRlVm9sdW1lQ2FwYWJpbGl0aWVzUmVzcG9uc2UuQ29uZmlybWVkEg8KB21lc3NhZ2UYAiABKAkaiQQKCUNvbmZpcm1lZBJfCg52b2x1bWVfY29udGV4dBgBIAMoCzJHLmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1Jlc3BvbnNlLkNvbmZpcm1lZC5Wb2x1bWVDb250ZXh0RW50cnkSNQoTdm9sdW1lX2NhcGFiaWxpdGllcxgCIAMoCzIYLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5ElgKCnBhcmFtZXRlcnMYAyADKAsyRC5jc2kudjEuVmFsaWRhdGVWb2x1bWVDYXBhYmlsaXRpZXNSZXNwb25zZS5Db25maXJtZWQuUGFyYW1ldGVyc0VudHJ5EmcKEm11dGFibGVfcGFyYW1ldGVycxgEIAMoCzJLLmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1Jlc3BvbnNlLkNvbmZpcm1lZC5NdXRhYmxlUGFyYW1ldGVyc0VudHJ5GjQKElZvbHVtZUNvbnRleHRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjgKFk11dGFibGVQYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIiCiBDb250cm9sbGVyR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdCJeCiFDb250cm9sbGVyR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2USOQoMY2FwYWJpbGl0aWVzGAEgAygLMiMuY3NpLnYxLkNvbnRyb2xsZXJTZXJ2aWNlQ2FwYWJpbGl0eSLnAwobQ29udHJvbGxlclNlcnZpY2VDYXBhYmlsaXR5EjYKA3JwYxgBIAEoCzInLmNzaS52MS5Db250cm9sbGVyU2VydmljZUNhcGFiaWxpdHkuUlBDSAAahwMKA1JQQxI6CgR0eXBlGAEgASgOMiwuY3NpLnYxLkNvbnRyb2xsZXJTZXJ2aWNlQ2FwYWJpbGl0eS5SUEMuVHlwZSLDAgoEVHlwZRILCgdVTktOT1dOEAASGAoUQ1JFQVRFX0RFTEVURV9WT0xVTUUQARIcChhQVUJMSVNIX1VOUFVCTElTSF9WT0xVTUUQAhIQCgxMSVNUX1ZPTFVNRVMQAxIQCgxHRVRfQ0FQQUNJVFkQBBIaChZDUkVBVEVfREVMRVRFX1NOQVBTSE9UEAUSEgoOTElTVF9TTkFQU0hPVFMQBhIQCgxDTE9ORV9WT0xVTUUQBxIUChBQVUJMSVNIX1JFQURPTkxZEAgSEQoNRVhQQU5EX1ZPTFVNRRAJEiAKHExJU1RfVk9MVU1FU19QVUJMSVNIRURfTk9ERVMQChIOCgpHRVRfVk9MVU1FEAwSHAoYU0lOR0xFX05PREVfTVVMVElfV1JJVEVSEA0SEQoNTU9ESUZZX1ZPTFVNRRAOIgQICxALQgYKBHR5cGUinwQKGE5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdBIRCgl2b2x1bWVfaWQYASABKAkSTQoPcHVibGlzaF9jb250ZXh0GAIgAygLMjQuY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdC5QdWJsaXNoQ29udGV4dEVudHJ5EhsKE3N0YWdpbmdfdGFyZ2V0X3BhdGgYAyABKAkSEwoLdGFyZ2V0X3BhdGgYBCABKAkSMwoRdm9sdW1lX2NhcGFiaWxpdHkYBSABKAsyGC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eRIQCghyZWFkb25seRgGIAEoCBI+CgdzZWNyZXRzGAcgAygLMi0uY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdC5TZWNyZXRzRW50cnkSSwoOdm9sdW1lX2NvbnRleHQYCCADKAsyMy5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlZvbHVtZUNvbnRleHRFbnRyeRo1ChNQdWJsaXNoQ29udGV4dEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaNAoSVm9sdW1lQ29udGV4dEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiGwoZTm9kZVB1Ymxpc2hWb2x1bWVSZXNwb25zZSJEChpOb2RlVW5wdWJsaXNoVm9sdW1lUmVxdWVzdBIRCgl2b2x1bWVfaWQYASABKAkSEwoLdGFyZ2V0X3BhdGgYAiABKAkiHQobTm9kZVVucHVibGlzaFZvbHVtZVJlc3BvbnNlIhwKGk5vZGVHZXRDYXBhYmlsaXRpZXNSZXF1ZXN0IlIKG05vZGVHZXRDYXBhYmlsaXRpZXNSZXNwb25zZRIzCgxjYXBhYmlsaXRpZXMYASADKAsyHS5jc2kudjEuTm9kZVNlcnZpY2VDYXBhYmlsaXR5IqQCChVOb2RlU2VydmljZUNhcGFiaWxpdHkSMAoDcnBjGAEgASgLMiEuY3NpLnYxLk5vZGVTZXJ2aWNlQ2FwYWJpbGl0eS5SUENIABrQAQoDUlBDEjQKBHR5cGUYASABKA4yJi5jc2kudjEuTm9kZVNlcnZpY2VDYXBhYmlsaXR5LlJQQy5UeXBlIpIBCgRUeXBlEgsKB1VOS05PV04QABIYChRTVEFHRV9VTlNUQUdFX1ZPTFVNRRABEhQKEEdFVF9WT0xVTUVfU1RBVFMQAhIRCg1FWFBBTkRfVk9MVU1FEAMSHAoYU0lOR0xFX05PREVfTVVMVElfV1JJVEVSEAUSFgoSVk9MVU1FX01PVU5UX0dST1VQEAYiBAgEEARCBgoEdHlwZSIUChJOb2RlR2V0SW5mb1JlcXVlc3QicwoTTm9kZUdldEluZm9SZXNwb25zZRIPCgdub2RlX2lkGAEgASgJEhwKFG1heF92b2x1bWVzX3Blcl9ub2RlGAIgASgDEi0KE2FjY2Vzc2libGVfdG9wb2xvZ3kYAyABKAsyEC5jc2kudjEuVG9wb2xvZ3kibQoIVG9wb2xvZ3kSMAoIc2VnbWVudHMYASADKAsyHi5jc2kudjEuVG9wb2xvZ3kuU2VnbWVudHNFbnRyeRovCg1TZWdtZW50c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEy+gEKCElkZW50aXR5Ek4KDUdldFBsdWdpbkluZm8SHC5jc2kudjEuR2V0UGx1Z2luSW5mb1JlcXVlc3QaHS5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlIgASZgoVR2V0UGx1Z2luQ2FwYWJpbGl0aWVzEiQuY3NpLnYxLkdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QaJS5jc2kudjEuR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2UiABI2CgVQcm9iZRIULmNzaS52MS5Qcm9iZVJlcXVlc3QaFS5jc2kudjEuUHJvYmVSZXNwb25zZSIAMpEDCgpDb250cm9sbGVyEksKDENyZWF0ZVZvbHVtZRIbLmNzaS52MS5DcmVhdGVWb2x1bWVSZXF1ZXN0GhwuY3NpLnYxLkNyZWF0ZVZvbHVtZVJlc3BvbnNlIgASSwoMRGVsZXRlVm9sdW1lEhsuY3NpLnYxLkRlbGV0ZVZvbHVtZVJlcXVlc3QaHC5jc2kudjEuRGVsZXRlVm9sdW1lUmVzcG9uc2UiABJ1ChpWYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllcxIpLmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1JlcXVlc3QaKi5jc2kudjEuVmFsaWRhdGVWb2x1bWVDYXBhYmlsaXRpZXNSZXNwb25zZSIAEnIKGUNvbnRyb2xsZXJHZXRDYXBhYmlsaXRpZXMSKC5jc2kudjEuQ29udHJvbGxlckdldENhcGFiaWxpdGllc1JlcXVlc3QaKS5jc2kudjEuQ29udHJvbGxlckdldENhcGFiaWxpdGllc1Jlc3BvbnNlIgAy8AIKBE5vZGUSWgoRTm9kZVB1Ymxpc2hWb2x1bWUSIC5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0GiEuY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVzcG9uc2UiABJgChNOb2RlVW5wdWJsaXNoVm9sdW1lEiIuY3NpLnYxLk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXF1ZXN0GiMuY3NpLnYxLk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXNwb25zZSIAEmAKE05vZGVHZXRDYXBhYmlsaXRpZXMSIi5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QaIy5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlIgASSAoLTm9kZUdldEluZm8SGi5jc2kudjEuTm9kZUdldEluZm9SZXF1ZXN0GhsuY3NpLnYxLk5vZGVHZXRJbmZvUmVzcG9uc2UiAGIGcHJvdG8z", [file_google_protobuf_wrappers]);
 
 /**
  * @generated from message csi.v1.GetPluginInfoRequest
@@ -345,6 +345,506 @@ export const VolumeCapability_AccessMode_ModeSchema: GenEnum<VolumeCapability_Ac
   enumDesc(file_csi, 7, 2, 0);
 
 /**
+ * @generated from message csi.v1.CreateVolumeRequest
+ */
+export type CreateVolumeRequest = Message<"csi.v1.CreateVolumeRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: csi.v1.CapacityRange capacity_range = 2;
+   */
+  capacityRange?: CapacityRange | undefined;
+
+  /**
+   * @generated from field: repeated csi.v1.VolumeCapability volume_capabilities = 3;
+   */
+  volumeCapabilities: VolumeCapability[];
+
+  /**
+   * @generated from field: map<string, string> parameters = 4;
+   */
+  parameters: { [key: string]: string };
+
+  /**
+   * @generated from field: map<string, string> secrets = 5;
+   */
+  secrets: { [key: string]: string };
+
+  /**
+   * @generated from field: csi.v1.VolumeContentSource volume_content_source = 6;
+   */
+  volumeContentSource?: VolumeContentSource | undefined;
+
+  /**
+   * @generated from field: csi.v1.TopologyRequirement accessibility_requirements = 7;
+   */
+  accessibilityRequirements?: TopologyRequirement | undefined;
+
+  /**
+   * @generated from field: map<string, string> mutable_parameters = 8;
+   */
+  mutableParameters: { [key: string]: string };
+};
+
+/**
+ * Describes the message csi.v1.CreateVolumeRequest.
+ * Use `create(CreateVolumeRequestSchema)` to create a new message.
+ */
+export const CreateVolumeRequestSchema: GenMessage<CreateVolumeRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 8);
+
+/**
+ * @generated from message csi.v1.CapacityRange
+ */
+export type CapacityRange = Message<"csi.v1.CapacityRange"> & {
+  /**
+   * @generated from field: int64 required_bytes = 1;
+   */
+  requiredBytes: bigint;
+
+  /**
+   * @generated from field: int64 limit_bytes = 2;
+   */
+  limitBytes: bigint;
+};
+
+/**
+ * Describes the message csi.v1.CapacityRange.
+ * Use `create(CapacityRangeSchema)` to create a new message.
+ */
+export const CapacityRangeSchema: GenMessage<CapacityRange> = /*@__PURE__*/
+  messageDesc(file_csi, 9);
+
+/**
+ * @generated from message csi.v1.VolumeContentSource
+ */
+export type VolumeContentSource = Message<"csi.v1.VolumeContentSource"> & {
+  /**
+   * @generated from oneof csi.v1.VolumeContentSource.type
+   */
+  type: {
+    /**
+     * @generated from field: csi.v1.VolumeContentSource.SnapshotSource snapshot = 1;
+     */
+    value: VolumeContentSource_SnapshotSource;
+    case: "snapshot";
+  } | {
+    /**
+     * @generated from field: csi.v1.VolumeContentSource.VolumeSource volume = 2;
+     */
+    value: VolumeContentSource_VolumeSource;
+    case: "volume";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message csi.v1.VolumeContentSource.
+ * Use `create(VolumeContentSourceSchema)` to create a new message.
+ */
+export const VolumeContentSourceSchema: GenMessage<VolumeContentSource> = /*@__PURE__*/
+  messageDesc(file_csi, 10);
+
+/**
+ * @generated from message csi.v1.VolumeContentSource.SnapshotSource
+ */
+export type VolumeContentSource_SnapshotSource = Message<"csi.v1.VolumeContentSource.SnapshotSource"> & {
+  /**
+   * @generated from field: string snapshot_id = 1;
+   */
+  snapshotId: string;
+};
+
+/**
+ * Describes the message csi.v1.VolumeContentSource.SnapshotSource.
+ * Use `create(VolumeContentSource_SnapshotSourceSchema)` to create a new message.
+ */
+export const VolumeContentSource_SnapshotSourceSchema: GenMessage<VolumeContentSource_SnapshotSource> = /*@__PURE__*/
+  messageDesc(file_csi, 10, 0);
+
+/**
+ * @generated from message csi.v1.VolumeContentSource.VolumeSource
+ */
+export type VolumeContentSource_VolumeSource = Message<"csi.v1.VolumeContentSource.VolumeSource"> & {
+  /**
+   * @generated from field: string volume_id = 1;
+   */
+  volumeId: string;
+};
+
+/**
+ * Describes the message csi.v1.VolumeContentSource.VolumeSource.
+ * Use `create(VolumeContentSource_VolumeSourceSchema)` to create a new message.
+ */
+export const VolumeContentSource_VolumeSourceSchema: GenMessage<VolumeContentSource_VolumeSource> = /*@__PURE__*/
+  messageDesc(file_csi, 10, 1);
+
+/**
+ * @generated from message csi.v1.TopologyRequirement
+ */
+export type TopologyRequirement = Message<"csi.v1.TopologyRequirement"> & {
+  /**
+   * @generated from field: repeated csi.v1.Topology requisite = 1;
+   */
+  requisite: Topology[];
+
+  /**
+   * @generated from field: repeated csi.v1.Topology preferred = 2;
+   */
+  preferred: Topology[];
+};
+
+/**
+ * Describes the message csi.v1.TopologyRequirement.
+ * Use `create(TopologyRequirementSchema)` to create a new message.
+ */
+export const TopologyRequirementSchema: GenMessage<TopologyRequirement> = /*@__PURE__*/
+  messageDesc(file_csi, 11);
+
+/**
+ * @generated from message csi.v1.CreateVolumeResponse
+ */
+export type CreateVolumeResponse = Message<"csi.v1.CreateVolumeResponse"> & {
+  /**
+   * @generated from field: csi.v1.Volume volume = 1;
+   */
+  volume?: Volume | undefined;
+};
+
+/**
+ * Describes the message csi.v1.CreateVolumeResponse.
+ * Use `create(CreateVolumeResponseSchema)` to create a new message.
+ */
+export const CreateVolumeResponseSchema: GenMessage<CreateVolumeResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 12);
+
+/**
+ * @generated from message csi.v1.Volume
+ */
+export type Volume = Message<"csi.v1.Volume"> & {
+  /**
+   * @generated from field: int64 capacity_bytes = 1;
+   */
+  capacityBytes: bigint;
+
+  /**
+   * @generated from field: string volume_id = 2;
+   */
+  volumeId: string;
+
+  /**
+   * @generated from field: map<string, string> volume_context = 3;
+   */
+  volumeContext: { [key: string]: string };
+
+  /**
+   * @generated from field: csi.v1.VolumeContentSource content_source = 4;
+   */
+  contentSource?: VolumeContentSource | undefined;
+
+  /**
+   * @generated from field: repeated csi.v1.Topology accessible_topology = 5;
+   */
+  accessibleTopology: Topology[];
+};
+
+/**
+ * Describes the message csi.v1.Volume.
+ * Use `create(VolumeSchema)` to create a new message.
+ */
+export const VolumeSchema: GenMessage<Volume> = /*@__PURE__*/
+  messageDesc(file_csi, 13);
+
+/**
+ * @generated from message csi.v1.DeleteVolumeRequest
+ */
+export type DeleteVolumeRequest = Message<"csi.v1.DeleteVolumeRequest"> & {
+  /**
+   * @generated from field: string volume_id = 1;
+   */
+  volumeId: string;
+
+  /**
+   * @generated from field: map<string, string> secrets = 2;
+   */
+  secrets: { [key: string]: string };
+};
+
+/**
+ * Describes the message csi.v1.DeleteVolumeRequest.
+ * Use `create(DeleteVolumeRequestSchema)` to create a new message.
+ */
+export const DeleteVolumeRequestSchema: GenMessage<DeleteVolumeRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 14);
+
+/**
+ * @generated from message csi.v1.DeleteVolumeResponse
+ */
+export type DeleteVolumeResponse = Message<"csi.v1.DeleteVolumeResponse"> & {
+};
+
+/**
+ * Describes the message csi.v1.DeleteVolumeResponse.
+ * Use `create(DeleteVolumeResponseSchema)` to create a new message.
+ */
+export const DeleteVolumeResponseSchema: GenMessage<DeleteVolumeResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 15);
+
+/**
+ * @generated from message csi.v1.ValidateVolumeCapabilitiesRequest
+ */
+export type ValidateVolumeCapabilitiesRequest = Message<"csi.v1.ValidateVolumeCapabilitiesRequest"> & {
+  /**
+   * @generated from field: string volume_id = 1;
+   */
+  volumeId: string;
+
+  /**
+   * @generated from field: map<string, string> volume_context = 2;
+   */
+  volumeContext: { [key: string]: string };
+
+  /**
+   * @generated from field: repeated csi.v1.VolumeCapability volume_capabilities = 3;
+   */
+  volumeCapabilities: VolumeCapability[];
+
+  /**
+   * @generated from field: map<string, string> parameters = 4;
+   */
+  parameters: { [key: string]: string };
+
+  /**
+   * @generated from field: map<string, string> secrets = 5;
+   */
+  secrets: { [key: string]: string };
+
+  /**
+   * @generated from field: map<string, string> mutable_parameters = 6;
+   */
+  mutableParameters: { [key: string]: string };
+};
+
+/**
+ * Describes the message csi.v1.ValidateVolumeCapabilitiesRequest.
+ * Use `create(ValidateVolumeCapabilitiesRequestSchema)` to create a new message.
+ */
+export const ValidateVolumeCapabilitiesRequestSchema: GenMessage<ValidateVolumeCapabilitiesRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 16);
+
+/**
+ * @generated from message csi.v1.ValidateVolumeCapabilitiesResponse
+ */
+export type ValidateVolumeCapabilitiesResponse = Message<"csi.v1.ValidateVolumeCapabilitiesResponse"> & {
+  /**
+   * @generated from field: csi.v1.ValidateVolumeCapabilitiesResponse.Confirmed confirmed = 1;
+   */
+  confirmed?: ValidateVolumeCapabilitiesResponse_Confirmed | undefined;
+
+  /**
+   * @generated from field: string message = 2;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message csi.v1.ValidateVolumeCapabilitiesResponse.
+ * Use `create(ValidateVolumeCapabilitiesResponseSchema)` to create a new message.
+ */
+export const ValidateVolumeCapabilitiesResponseSchema: GenMessage<ValidateVolumeCapabilitiesResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 17);
+
+/**
+ * @generated from message csi.v1.ValidateVolumeCapabilitiesResponse.Confirmed
+ */
+export type ValidateVolumeCapabilitiesResponse_Confirmed = Message<"csi.v1.ValidateVolumeCapabilitiesResponse.Confirmed"> & {
+  /**
+   * @generated from field: map<string, string> volume_context = 1;
+   */
+  volumeContext: { [key: string]: string };
+
+  /**
+   * @generated from field: repeated csi.v1.VolumeCapability volume_capabilities = 2;
+   */
+  volumeCapabilities: VolumeCapability[];
+
+  /**
+   * @generated from field: map<string, string> parameters = 3;
+   */
+  parameters: { [key: string]: string };
+
+  /**
+   * @generated from field: map<string, string> mutable_parameters = 4;
+   */
+  mutableParameters: { [key: string]: string };
+};
+
+/**
+ * Describes the message csi.v1.ValidateVolumeCapabilitiesResponse.Confirmed.
+ * Use `create(ValidateVolumeCapabilitiesResponse_ConfirmedSchema)` to create a new message.
+ */
+export const ValidateVolumeCapabilitiesResponse_ConfirmedSchema: GenMessage<ValidateVolumeCapabilitiesResponse_Confirmed> = /*@__PURE__*/
+  messageDesc(file_csi, 17, 0);
+
+/**
+ * @generated from message csi.v1.ControllerGetCapabilitiesRequest
+ */
+export type ControllerGetCapabilitiesRequest = Message<"csi.v1.ControllerGetCapabilitiesRequest"> & {
+};
+
+/**
+ * Describes the message csi.v1.ControllerGetCapabilitiesRequest.
+ * Use `create(ControllerGetCapabilitiesRequestSchema)` to create a new message.
+ */
+export const ControllerGetCapabilitiesRequestSchema: GenMessage<ControllerGetCapabilitiesRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 18);
+
+/**
+ * @generated from message csi.v1.ControllerGetCapabilitiesResponse
+ */
+export type ControllerGetCapabilitiesResponse = Message<"csi.v1.ControllerGetCapabilitiesResponse"> & {
+  /**
+   * @generated from field: repeated csi.v1.ControllerServiceCapability capabilities = 1;
+   */
+  capabilities: ControllerServiceCapability[];
+};
+
+/**
+ * Describes the message csi.v1.ControllerGetCapabilitiesResponse.
+ * Use `create(ControllerGetCapabilitiesResponseSchema)` to create a new message.
+ */
+export const ControllerGetCapabilitiesResponseSchema: GenMessage<ControllerGetCapabilitiesResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 19);
+
+/**
+ * @generated from message csi.v1.ControllerServiceCapability
+ */
+export type ControllerServiceCapability = Message<"csi.v1.ControllerServiceCapability"> & {
+  /**
+   * @generated from oneof csi.v1.ControllerServiceCapability.type
+   */
+  type: {
+    /**
+     * @generated from field: csi.v1.ControllerServiceCapability.RPC rpc = 1;
+     */
+    value: ControllerServiceCapability_RPC;
+    case: "rpc";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message csi.v1.ControllerServiceCapability.
+ * Use `create(ControllerServiceCapabilitySchema)` to create a new message.
+ */
+export const ControllerServiceCapabilitySchema: GenMessage<ControllerServiceCapability> = /*@__PURE__*/
+  messageDesc(file_csi, 20);
+
+/**
+ * @generated from message csi.v1.ControllerServiceCapability.RPC
+ */
+export type ControllerServiceCapability_RPC = Message<"csi.v1.ControllerServiceCapability.RPC"> & {
+  /**
+   * @generated from field: csi.v1.ControllerServiceCapability.RPC.Type type = 1;
+   */
+  type: ControllerServiceCapability_RPC_Type;
+};
+
+/**
+ * Describes the message csi.v1.ControllerServiceCapability.RPC.
+ * Use `create(ControllerServiceCapability_RPCSchema)` to create a new message.
+ */
+export const ControllerServiceCapability_RPCSchema: GenMessage<ControllerServiceCapability_RPC> = /*@__PURE__*/
+  messageDesc(file_csi, 20, 0);
+
+/**
+ * @generated from enum csi.v1.ControllerServiceCapability.RPC.Type
+ */
+export const ControllerServiceCapability_RPC_Type = {
+  /**
+   * @generated from enum value: UNKNOWN = 0;
+   */
+  UNKNOWN: 0,
+
+  /**
+   * @generated from enum value: CREATE_DELETE_VOLUME = 1;
+   */
+  CREATE_DELETE_VOLUME: 1,
+
+  /**
+   * @generated from enum value: PUBLISH_UNPUBLISH_VOLUME = 2;
+   */
+  PUBLISH_UNPUBLISH_VOLUME: 2,
+
+  /**
+   * @generated from enum value: LIST_VOLUMES = 3;
+   */
+  LIST_VOLUMES: 3,
+
+  /**
+   * @generated from enum value: GET_CAPACITY = 4;
+   */
+  GET_CAPACITY: 4,
+
+  /**
+   * @generated from enum value: CREATE_DELETE_SNAPSHOT = 5;
+   */
+  CREATE_DELETE_SNAPSHOT: 5,
+
+  /**
+   * @generated from enum value: LIST_SNAPSHOTS = 6;
+   */
+  LIST_SNAPSHOTS: 6,
+
+  /**
+   * @generated from enum value: CLONE_VOLUME = 7;
+   */
+  CLONE_VOLUME: 7,
+
+  /**
+   * @generated from enum value: PUBLISH_READONLY = 8;
+   */
+  PUBLISH_READONLY: 8,
+
+  /**
+   * @generated from enum value: EXPAND_VOLUME = 9;
+   */
+  EXPAND_VOLUME: 9,
+
+  /**
+   * @generated from enum value: LIST_VOLUMES_PUBLISHED_NODES = 10;
+   */
+  LIST_VOLUMES_PUBLISHED_NODES: 10,
+
+  /**
+   * @generated from enum value: GET_VOLUME = 12;
+   */
+  GET_VOLUME: 12,
+
+  /**
+   * @generated from enum value: SINGLE_NODE_MULTI_WRITER = 13;
+   */
+  SINGLE_NODE_MULTI_WRITER: 13,
+
+  /**
+   * @generated from enum value: MODIFY_VOLUME = 14;
+   */
+  MODIFY_VOLUME: 14,
+} as const;
+
+/**
+ * @generated from enum csi.v1.ControllerServiceCapability.RPC.Type
+ */
+export type ControllerServiceCapability_RPC_Type = (typeof ControllerServiceCapability_RPC_Type)[keyof typeof ControllerServiceCapability_RPC_Type] | UnknownEnum;
+
+/**
+ * Describes the enum csi.v1.ControllerServiceCapability.RPC.Type.
+ */
+export const ControllerServiceCapability_RPC_TypeSchema: GenEnum<ControllerServiceCapability_RPC_Type> = /*@__PURE__*/
+  enumDesc(file_csi, 20, 0, 0);
+
+/**
  * @generated from message csi.v1.NodePublishVolumeRequest
  */
 export type NodePublishVolumeRequest = Message<"csi.v1.NodePublishVolumeRequest"> & {
@@ -394,7 +894,7 @@ export type NodePublishVolumeRequest = Message<"csi.v1.NodePublishVolumeRequest"
  * Use `create(NodePublishVolumeRequestSchema)` to create a new message.
  */
 export const NodePublishVolumeRequestSchema: GenMessage<NodePublishVolumeRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 8);
+  messageDesc(file_csi, 21);
 
 /**
  * @generated from message csi.v1.NodePublishVolumeResponse
@@ -407,7 +907,7 @@ export type NodePublishVolumeResponse = Message<"csi.v1.NodePublishVolumeRespons
  * Use `create(NodePublishVolumeResponseSchema)` to create a new message.
  */
 export const NodePublishVolumeResponseSchema: GenMessage<NodePublishVolumeResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 9);
+  messageDesc(file_csi, 22);
 
 /**
  * @generated from message csi.v1.NodeUnpublishVolumeRequest
@@ -429,7 +929,7 @@ export type NodeUnpublishVolumeRequest = Message<"csi.v1.NodeUnpublishVolumeRequ
  * Use `create(NodeUnpublishVolumeRequestSchema)` to create a new message.
  */
 export const NodeUnpublishVolumeRequestSchema: GenMessage<NodeUnpublishVolumeRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 10);
+  messageDesc(file_csi, 23);
 
 /**
  * @generated from message csi.v1.NodeUnpublishVolumeResponse
@@ -442,7 +942,7 @@ export type NodeUnpublishVolumeResponse = Message<"csi.v1.NodeUnpublishVolumeRes
  * Use `create(NodeUnpublishVolumeResponseSchema)` to create a new message.
  */
 export const NodeUnpublishVolumeResponseSchema: GenMessage<NodeUnpublishVolumeResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 11);
+  messageDesc(file_csi, 24);
 
 /**
  * @generated from message csi.v1.NodeGetCapabilitiesRequest
@@ -455,7 +955,7 @@ export type NodeGetCapabilitiesRequest = Message<"csi.v1.NodeGetCapabilitiesRequ
  * Use `create(NodeGetCapabilitiesRequestSchema)` to create a new message.
  */
 export const NodeGetCapabilitiesRequestSchema: GenMessage<NodeGetCapabilitiesRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 12);
+  messageDesc(file_csi, 25);
 
 /**
  * @generated from message csi.v1.NodeGetCapabilitiesResponse
@@ -472,7 +972,7 @@ export type NodeGetCapabilitiesResponse = Message<"csi.v1.NodeGetCapabilitiesRes
  * Use `create(NodeGetCapabilitiesResponseSchema)` to create a new message.
  */
 export const NodeGetCapabilitiesResponseSchema: GenMessage<NodeGetCapabilitiesResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 13);
+  messageDesc(file_csi, 26);
 
 /**
  * @generated from message csi.v1.NodeServiceCapability
@@ -495,7 +995,7 @@ export type NodeServiceCapability = Message<"csi.v1.NodeServiceCapability"> & {
  * Use `create(NodeServiceCapabilitySchema)` to create a new message.
  */
 export const NodeServiceCapabilitySchema: GenMessage<NodeServiceCapability> = /*@__PURE__*/
-  messageDesc(file_csi, 14);
+  messageDesc(file_csi, 27);
 
 /**
  * @generated from message csi.v1.NodeServiceCapability.RPC
@@ -512,7 +1012,7 @@ export type NodeServiceCapability_RPC = Message<"csi.v1.NodeServiceCapability.RP
  * Use `create(NodeServiceCapability_RPCSchema)` to create a new message.
  */
 export const NodeServiceCapability_RPCSchema: GenMessage<NodeServiceCapability_RPC> = /*@__PURE__*/
-  messageDesc(file_csi, 14, 0);
+  messageDesc(file_csi, 27, 0);
 
 /**
  * @generated from enum csi.v1.NodeServiceCapability.RPC.Type
@@ -558,7 +1058,7 @@ export type NodeServiceCapability_RPC_Type = (typeof NodeServiceCapability_RPC_T
  * Describes the enum csi.v1.NodeServiceCapability.RPC.Type.
  */
 export const NodeServiceCapability_RPC_TypeSchema: GenEnum<NodeServiceCapability_RPC_Type> = /*@__PURE__*/
-  enumDesc(file_csi, 14, 0, 0);
+  enumDesc(file_csi, 27, 0, 0);
 
 /**
  * @generated from message csi.v1.NodeGetInfoRequest
@@ -571,7 +1071,7 @@ export type NodeGetInfoRequest = Message<"csi.v1.NodeGetInfoRequest"> & {
  * Use `create(NodeGetInfoRequestSchema)` to create a new message.
  */
 export const NodeGetInfoRequestSchema: GenMessage<NodeGetInfoRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 15);
+  messageDesc(file_csi, 28);
 
 /**
  * @generated from message csi.v1.NodeGetInfoResponse
@@ -598,7 +1098,7 @@ export type NodeGetInfoResponse = Message<"csi.v1.NodeGetInfoResponse"> & {
  * Use `create(NodeGetInfoResponseSchema)` to create a new message.
  */
 export const NodeGetInfoResponseSchema: GenMessage<NodeGetInfoResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 16);
+  messageDesc(file_csi, 29);
 
 /**
  * @generated from message csi.v1.Topology
@@ -615,7 +1115,7 @@ export type Topology = Message<"csi.v1.Topology"> & {
  * Use `create(TopologySchema)` to create a new message.
  */
 export const TopologySchema: GenMessage<Topology> = /*@__PURE__*/
-  messageDesc(file_csi, 17);
+  messageDesc(file_csi, 30);
 
 /**
  * @generated from service csi.v1.Identity
@@ -647,6 +1147,45 @@ export const Identity: GenService<{
   },
 }> = /*@__PURE__*/
   serviceDesc(file_csi, 0);
+
+/**
+ * @generated from service csi.v1.Controller
+ */
+export const Controller: GenService<{
+  /**
+   * @generated from rpc csi.v1.Controller.CreateVolume
+   */
+  createVolume: {
+    methodKind: "unary";
+    input: typeof CreateVolumeRequestSchema;
+    output: typeof CreateVolumeResponseSchema;
+  },
+  /**
+   * @generated from rpc csi.v1.Controller.DeleteVolume
+   */
+  deleteVolume: {
+    methodKind: "unary";
+    input: typeof DeleteVolumeRequestSchema;
+    output: typeof DeleteVolumeResponseSchema;
+  },
+  /**
+   * @generated from rpc csi.v1.Controller.ValidateVolumeCapabilities
+   */
+  validateVolumeCapabilities: {
+    methodKind: "unary";
+    input: typeof ValidateVolumeCapabilitiesRequestSchema;
+    output: typeof ValidateVolumeCapabilitiesResponseSchema;
+  },
+  /**
+   * @generated from rpc csi.v1.Controller.ControllerGetCapabilities
+   */
+  controllerGetCapabilities: {
+    methodKind: "unary";
+    input: typeof ControllerGetCapabilitiesRequestSchema;
+    output: typeof ControllerGetCapabilitiesResponseSchema;
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_csi, 1);
 
 /**
  * @generated from service csi.v1.Node
@@ -685,5 +1224,5 @@ export const Node: GenService<{
     output: typeof NodeGetInfoResponseSchema;
   },
 }> = /*@__PURE__*/
-  serviceDesc(file_csi, 1);
+  serviceDesc(file_csi, 2);
 
