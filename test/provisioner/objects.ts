@@ -1,4 +1,9 @@
-import { ListBucketsCommand } from "@aws-sdk/client-s3";
+import {
+  DeleteBucketCommand,
+  DeleteObjectCommand,
+  ListBucketsCommand,
+  PutObjectCommand,
+} from "@aws-sdk/client-s3";
 import type { S3Client } from "@aws-sdk/client-s3";
 import { createLog } from "../../src/base/pino-log.ts";
 import { openVolumes } from "../../src/controller/open-volumes.ts";
@@ -118,6 +123,13 @@ export class Users {
     );
   }
 
+  /** Deletes a claim, and waits until its PV is gone too. */
+  async removed(name: string, namespace = "default"): Promise<void> {
+    const { spec } = this.claims.get(`${namespace}/${name}`) ?? {};
+    await this.deleteClaim(name, namespace);
+    await this.volumeGone(spec?.volumeName ?? "");
+  }
+
   /** The first event about an object with this reason whose note fits. */
   async event(about: string, reason: string, note: RegExp): Promise<KubeEvent> {
     return this.events.until(
@@ -128,6 +140,16 @@ export class Users {
         }),
       this.#signal,
     );
+  }
+
+  async put(bucket: string, key: string): Promise<void> {
+    await this.s3.send(new PutObjectCommand({ Bucket: bucket, Key: key, Body: key }));
+  }
+
+  /** A bucket with at most the object `k` in it. */
+  async removeBucket(bucket: string): Promise<void> {
+    await this.s3.send(new DeleteObjectCommand({ Bucket: bucket, Key: "k" }));
+    await this.s3.send(new DeleteBucketCommand({ Bucket: bucket }));
   }
 
   async buckets(): Promise<string[]> {
