@@ -4,8 +4,9 @@ import https from "node:https";
 import type { AddressInfo } from "node:net";
 
 /** What happens to a request. `lost`: it is done, and its answer never arrives. */
-export type Fault = "500" | "503" | "hang" | "reset" | "lost";
-export const FAULTS: readonly Fault[] = ["500", "503", "hang", "reset", "lost"];
+export const FAULTS = ["500", "503", "hang", "reset", "lost"] as const;
+/** 501: the server has no such call. */
+export type Fault = (typeof FAULTS)[number] | "501";
 
 export interface Passing {
   readonly method: string;
@@ -53,7 +54,7 @@ export class FaultyLine implements AsyncDisposable {
   async #pass(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     const { method = "", url: path = "" } = request;
     const fault = this.#options.judge({ method, path });
-    if (fault === "500" || fault === "503") {
+    if (fault === "500" || fault === "501" || fault === "503") {
       response.writeHead(Number(fault), { connection: "close" }).end();
       request.resume();
     } else if (fault === "reset") {

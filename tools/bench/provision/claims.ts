@@ -62,9 +62,8 @@ export class Claims {
   /** Milliseconds from the first request until no PV is left. */
   async remove(names: readonly string[]): Promise<number> {
     const startedMs = performance.now();
-    const place = (name: string) => ({ namespace: NAMESPACE, name });
     await Promise.all(
-      names.map((name) => this.#client.delete(PVCS, place(name), {}, this.#signal)),
+      names.map((name) => this.#client.delete(PVCS, placeOf(name), {}, this.#signal)),
     );
     await this.#volumes.until((list) => {
       const [first] = list.values();
@@ -84,4 +83,8 @@ export class Claims {
     };
     await this.#client.create(PVCS, claim, this.#signal);
   }
+}
+
+function placeOf(name: string) {
+  return { namespace: NAMESPACE, name };
 }
