@@ -10,7 +10,7 @@ type Run = (argv: readonly string[], env: Environment) => Promise<number>;
  */
 const ROLES: Readonly<Record<string, { readonly summary: string; load(): Promise<Run> }>> = {
   controller: {
-    summary: "watch workloads, keep Mountpoint Pods and attachments (one per cluster)",
+    summary: "make volumes, keep Mountpoint Pods and attachments (one leads per cluster)",
     load: async () => (await import("./roles/controller.ts")).run,
   },
   node: {

@@ -18,6 +18,7 @@ const ROOMS: Record<string, readonly string[]> = {
   engine: ["base", "journal", "s3"],
   handover: ["base", "sys", "volume"],
   controller: ["base", "csi", "s3", "volume"],
+  provisioner: ["base", "csi", "kube", "volume"],
   reconciler: ["base", "kube", "volume"],
   node: ["base", "csi", "handover", "kube", "sys", "volume"],
   supervisor: ["base", "sys"],

@@ -7,11 +7,17 @@ export interface IdentityOptions {
   readonly version: string;
   /** Whether the controller service is offered on the same socket. */
   readonly controller: boolean;
+  /** Whether volumes may be bound to places. */
+  readonly topology?: boolean;
 }
 
 /** CSI Identity: who we are, what we offer; once this answers, we can work. */
 export function identityService(options: IdentityOptions): ServiceImpl<typeof Identity> {
-  const offered = options.controller ? [PluginCapability_Service_Type.CONTROLLER_SERVICE] : [];
+  const { CONTROLLER_SERVICE, VOLUME_ACCESSIBILITY_CONSTRAINTS } = PluginCapability_Service_Type;
+  const offered = [
+    ...(options.controller ? [CONTROLLER_SERVICE] : []),
+    ...(options.topology === true ? [VOLUME_ACCESSIBILITY_CONSTRAINTS] : []),
+  ];
   return {
     getPluginInfo: () => ({ name: options.driverName, vendorVersion: options.version }),
     getPluginCapabilities: () => ({

@@ -4,10 +4,10 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { createClient } from "@connectrpc/connect";
+import { Code, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { createLog } from "../base/pino-log.ts";
-import { Identity } from "./gen/csi_pb.ts";
+import { Identity, Node } from "./gen/csi_pb.ts";
 import { serve } from "./serve.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "s3csi-serve-"));
@@ -33,6 +33,14 @@ test("serves on a socket that is root's alone, in place of an earlier one", asyn
   );
   assert.equal(statSync(path).mode & 0o777, 0o600);
   assert.equal((await clientOf(path).probe({})).ready, true);
+});
+
+test("a service that is not offered is Unimplemented", async () => {
+  const path = join(dir, "small.sock");
+  await using _server = await serve(path, () => {}, log);
+  const nodeOptions = { createConnection: () => connect(path) };
+  const transport = createGrpcTransport({ baseUrl: "http://localhost", nodeOptions });
+  await assert.rejects(createClient(Node, transport).nodeGetInfo({}), { code: Code.Unimplemented });
 });
 
 test("a call that never ends does not keep the server from ending", async () => {

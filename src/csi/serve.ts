@@ -3,8 +3,10 @@ import { chmod, mkdir, rm } from "node:fs/promises";
 import { createServer } from "node:http2";
 import type { ServerHttp2Session } from "node:http2";
 import { dirname } from "node:path";
+import { Code } from "@connectrpc/connect";
 import type { ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
+import type { ConnectNodeAdapterOptions } from "@connectrpc/connect-node";
 import type { Log } from "../base/log.ts";
 import { failuresToStatus } from "./status.ts";
 
@@ -22,7 +24,7 @@ export async function serve(
 ): Promise<AsyncDisposable> {
   const path = socketPathOf(endpoint);
   const interceptors = [failuresToStatus(log)];
-  const answer = connectNodeAdapter({ routes, interceptors, connect: false });
+  const answer = connectNodeAdapter({ routes, interceptors, connect: false, fallback: refuse });
   const server = createServer((request, response) => {
     // The kubelet's plugin watcher puts the socket's path here, which no URL parser takes.
     request.headers[":authority"] = "localhost";
@@ -53,6 +55,14 @@ export async function serve(
     },
   };
 }
+
+/** The library's own answer to an unknown method is a bare 404, which clients take for a bug. */
+const refuse: NonNullable<ConnectNodeAdapterOptions["fallback"]> = (request, response) => {
+  const status = { "grpc-status": String(Code.Unimplemented), "grpc-message": "not offered" };
+  response.writeHead(200, { "content-type": "application/grpc", ...status });
+  response.end();
+  request.resume();
+};
 
 /** `unix:///run/x.sock`, as CSI's tools write it. */
 export function socketPathOf(endpoint: string): string {

@@ -40,6 +40,7 @@ export type JsonPatch = readonly {
 }[];
 
 const MERGE_PATCH = "application/merge-patch+json";
+const STRATEGIC_PATCH = "application/strategic-merge-patch+json";
 const JSON_PATCH = "application/json-patch+json";
 
 /** The API server as we use it: typed, thin, without a memory of its own. */
@@ -118,6 +119,29 @@ export class KubeClient {
     return this.#patchAt<T>(pathOf(resource, place), patch, signal);
   }
 
+  /** Adds a finalizer to what is there, without reading first; the object must be the same one. */
+  async addFinalizer<T extends KubeObject>(
+    resource: Resource<T>,
+    place: Place,
+    finalizer: string,
+    uid: string,
+    signal: AbortSignal,
+  ): Promise<T> {
+    const patch = { metadata: { uid, finalizers: [finalizer] } };
+    return this.#patchAt<T>(pathOf(resource, place), patch, signal, STRATEGIC_PATCH);
+  }
+
+  async removeFinalizer<T extends KubeObject>(
+    resource: Resource<T>,
+    place: Place,
+    finalizer: string,
+    uid: string,
+    signal: AbortSignal,
+  ): Promise<T> {
+    const patch = { metadata: { uid, "$deleteFromPrimitiveList/finalizers": [finalizer] } };
+    return this.#patchAt<T>(pathOf(resource, place), patch, signal, STRATEGIC_PATCH);
+  }
+
   async patchStatus<T extends KubeObject>(
     resource: Resource<T>,
     place: Place,
@@ -159,8 +183,12 @@ export class KubeClient {
     this.#transport[Symbol.dispose]();
   }
 
-  async #patchAt<T>(path: string, patch: object, signal: AbortSignal): Promise<T> {
-    const contentType = Array.isArray(patch) ? JSON_PATCH : MERGE_PATCH;
+  async #patchAt<T>(
+    path: string,
+    patch: object,
+    signal: AbortSignal,
+    contentType = Array.isArray(patch) ? JSON_PATCH : MERGE_PATCH,
+  ): Promise<T> {
     return this.#transport.send<T>({ method: "PATCH", path, body: patch, contentType }, signal);
   }
 }

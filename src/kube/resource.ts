@@ -6,6 +6,8 @@ import type {
   V1PersistentVolume,
   V1PersistentVolumeClaim,
   V1Pod,
+  V1Secret,
+  V1StorageClass,
 } from "@kubernetes/client-node";
 
 /** The library's models describe decoded objects; on the wire a Date is still its text. */
@@ -38,9 +40,11 @@ export interface Resource<T extends KubeObject> {
 export type Pod = Wire<V1Pod>;
 export type PersistentVolume = Wire<V1PersistentVolume>;
 export type PersistentVolumeClaim = Wire<V1PersistentVolumeClaim>;
+export type StorageClass = Wire<V1StorageClass>;
+export type KubeSecret = Wire<V1Secret>;
+export type KubeNode = Wire<V1Node>;
 export type KubeEvent = Wire<EventsV1Event>;
 export type Lease = Wire<V1Lease>;
-export type ClusterNode = Wire<V1Node>;
 export type CsiNode = Wire<V1CSINode>;
 
 export const PODS: Resource<Pod> = { prefix: "/api/v1", plural: "pods" };
@@ -49,7 +53,12 @@ export const PVCS: Resource<PersistentVolumeClaim> = {
   prefix: "/api/v1",
   plural: "persistentvolumeclaims",
 };
-export const NODES: Resource<ClusterNode> = { prefix: "/api/v1", plural: "nodes" };
+export const STORAGE_CLASSES: Resource<StorageClass> = {
+  prefix: "/apis/storage.k8s.io/v1",
+  plural: "storageclasses",
+};
+export const SECRETS: Resource<KubeSecret> = { prefix: "/api/v1", plural: "secrets" };
+export const NODES: Resource<KubeNode> = { prefix: "/api/v1", plural: "nodes" };
 export const EVENTS: Resource<KubeEvent> = { prefix: "/apis/events.k8s.io/v1", plural: "events" };
 export const LEASES: Resource<Lease> = {
   prefix: "/apis/coordination.k8s.io/v1",

@@ -19,10 +19,13 @@ export interface NodeServiceOptions {
   readonly kubeletPath: string;
   readonly volumes: Volumes;
   readonly sources: Pick<SourceMounts, "stateOf">;
+  /** The node's labels that say where it is; empty: volumes can be used everywhere. */
+  readonly topology?: Readonly<Record<string, string>>;
 }
 
 const CAPABILITIES = [
   Capability.VOLUME_MOUNT_GROUP,
+  Capability.SINGLE_NODE_MULTI_WRITER, // what ReadWriteOncePod asks for
   Capability.GET_VOLUME_STATS,
   Capability.VOLUME_CONDITION,
 ];
@@ -31,7 +34,7 @@ const BUCKET_BYTES = 2n ** 60n;
 
 /** CSI Node: checks the request at the door, hands it on. */
 export function nodeService(options: NodeServiceOptions): ServiceImpl<typeof Node> {
-  const { nodeId, kubeletPath, volumes, sources } = options;
+  const { nodeId, kubeletPath, volumes, sources, topology = {} } = options;
   return {
     async nodePublishVolume(request, context) {
       const wanted = parsePublishRequest(request, kubeletPath);
@@ -54,7 +57,10 @@ export function nodeService(options: NodeServiceOptions): ServiceImpl<typeof Nod
     nodeGetCapabilities: () => ({
       capabilities: CAPABILITIES.map((type) => ({ type: { case: "rpc", value: { type } } })),
     }),
-    nodeGetInfo: () => ({ nodeId }),
+    nodeGetInfo: () => ({
+      nodeId,
+      ...(Object.keys(topology).length === 0 ? {} : { accessibleTopology: { segments: topology } }),
+    }),
   };
 }
 

@@ -52,7 +52,12 @@ test("a good request is taken apart", () => {
     workloadUid: "uid-1",
     mountOptions: ["allow-delete"],
     readOnly: false,
-    context: { bucketName: "bucket-1", authenticationSource: "driver" },
+    context: {
+      bucketName: "bucket-1",
+      authenticationSource: "driver",
+      prefix: "",
+      region: undefined,
+    },
     secrets,
   });
 });
@@ -72,8 +77,8 @@ const bad: [name: string, change: Init, says: string | RegExp][] = [
   ["a foreign target",   { targetPath: "/etc" },             /^Target path "\/etc" is not a pod's volume below \/var\/lib\/kubelet\/pods\/$/],
   ["no capability",      { volumeCapability: undefined }, "Volume capability not provided"],
   ["a block volume",     { volumeCapability: { accessMode: { mode: Mode.MULTI_NODE_MULTI_WRITER }, accessType: { case: "block", value: {} } } }, "Volume capability not supported: volumeMode Block"],
-  ["no access mode",     { volumeCapability: { accessType: { case: "mount", value: {} } } }, /access mode UNKNOWN; use ReadWriteMany or ReadOnlyMany$/],
-  ["one writer",         { volumeCapability: capability(Mode.SINGLE_NODE_WRITER) }, /access mode SINGLE_NODE_WRITER;/],
+  ["no access mode",     { volumeCapability: { accessType: { case: "mount", value: {} } } }, /access mode UNKNOWN; use ReadWriteMany, ReadOnlyMany, ReadWriteOnce or ReadWriteOncePod$/],
+  ["one writer of many", { volumeCapability: capability(Mode.MULTI_NODE_SINGLE_WRITER) }, /access mode MULTI_NODE_SINGLE_WRITER;/],
   ["an unknown mode",    { volumeCapability: capability(99 as Mode) }, /access mode 99;/],
   ["another pod's uid",  { volumeContext: { bucketName: "b-1", "csi.storage.k8s.io/pod.uid": "uid-2" } }, "target_path is of pod uid-1, not of uid-2"],
   ["no bucket",          { volumeContext: {} },              /^Bucket name not provided/],

@@ -27,7 +27,14 @@ const READ_ONLY_MODES: ReadonlySet<Mode> = new Set([
   Mode.MULTI_NODE_READER_ONLY,
   Mode.SINGLE_NODE_READER_ONLY,
 ]);
-const MODES: ReadonlySet<Mode> = new Set([...READ_ONLY_MODES, Mode.MULTI_NODE_MULTI_WRITER]);
+/** One node or one pod at a time is Kubernetes' to keep; S3 takes writers from anywhere. */
+const MODES: ReadonlySet<Mode> = new Set([
+  ...READ_ONLY_MODES,
+  Mode.MULTI_NODE_MULTI_WRITER,
+  Mode.SINGLE_NODE_WRITER,
+  Mode.SINGLE_NODE_MULTI_WRITER,
+  Mode.SINGLE_NODE_SINGLE_WRITER,
+]);
 
 export function parsePublishRequest(
   request: NodePublishVolumeRequest,
@@ -45,7 +52,7 @@ export function parsePublishRequest(
     throw new Failure(
       "invalid",
       `Volume capability not supported: access mode ${nameOf(mode)}; ` +
-        "use ReadWriteMany or ReadOnlyMany",
+        "use ReadWriteMany, ReadOnlyMany, ReadWriteOnce or ReadWriteOncePod",
     );
   }
   const workloadUid = request.volumeContext[POD_UID] ?? target.podUid;

@@ -4,7 +4,7 @@ import type { Log } from "../base/log.ts";
 import { BackOff } from "../kube/back-off.ts";
 import type { JsonPatch, KubeClient } from "../kube/kube-client.ts";
 import { CSI_NODES, NODES } from "../kube/resource.ts";
-import type { ClusterNode, CsiNode } from "../kube/resource.ts";
+import type { KubeNode, CsiNode } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { STARTUP_TAINT } from "../volume/names.ts";
 
@@ -17,7 +17,7 @@ export interface StartupTaintOptions {
   readonly backOffMs?: number;
 }
 
-type Taint = NonNullable<NonNullable<ClusterNode["spec"]>["taints"]>[number];
+type Taint = NonNullable<NonNullable<KubeNode["spec"]>["taints"]>[number];
 
 const BACK_OFF_FIRST_MS = 1_000;
 const BACK_OFF_MAX_MS = 60_000;

@@ -4,16 +4,16 @@ import type { Environment } from "../base/flags.ts";
 import { KeyedLock } from "../base/keyed-lock.ts";
 import type { Log } from "../base/log.ts";
 import { within } from "../base/within.ts";
-import type { Credentials, MountSpec } from "../handover/messages.ts";
 import { bindMount } from "../sys/bind-mount.ts";
 import { FUSE_FILESYSTEM_TYPE, unmount } from "../sys/fuse-mount.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { planMount } from "../volume/mount-options.ts";
-import type { MountPlan, MountPolicy } from "../volume/mount-options.ts";
+import type { MountPolicy } from "../volume/mount-options.ts";
 import type { Assignment, Claimant, ClusterView, MountpointPod } from "./cluster-view.ts";
-import { credentialsFor, secretWarnings } from "./driver-credentials.ts";
+import { secretWarnings } from "./driver-credentials.ts";
 import type { Source } from "./held-mount.ts";
+import { keysFor, mountSpecFor } from "./mount-spec.ts";
 import type { PublishRequest, Target } from "./publish-request.ts";
 import type { SourceMounts, SourceTimes } from "./source-mounts.ts";
 import { StopWatch } from "./stop-watch.ts";
@@ -158,7 +158,7 @@ export class Volumes {
     };
     try {
       const plan = planMount(request.mountOptions, "");
-      void sources.rekey(device, this.#credentials(request, plan)).catch(failed);
+      void sources.rekey(device, keysFor(request, plan, this.#options.env)).catch(failed);
     } catch (error) {
       failed(error);
     }
@@ -261,26 +261,8 @@ export class Volumes {
       clock.set("mounter_ms", mounterMs);
       clock.set("engine_ms", engineMs);
     };
-    const spec = this.#mountSpec(request, plan);
+    const spec = mountSpecFor(request, plan, this.#options);
     return this.#options.sources.ensure(pod, spec, plan.readOnly, took, moved);
-  }
-
-  #mountSpec(request: PublishRequest, plan: MountPlan): MountSpec {
-    const { env, userAgent } = this.#options;
-    const args = [...plan.args, `--user-agent-prefix=${userAgent}`];
-    const setUnlessChosen = (option: string, value: string | undefined) => {
-      const chosen = plan.args.some((arg) => arg.startsWith(`${option}=`));
-      if (!chosen && value) args.push(`${option}=${value}`);
-    };
-    setUnlessChosen("--endpoint-url", env["AWS_ENDPOINT_URL"]);
-    setUnlessChosen("--region", env["AWS_REGION"]);
-    const credentials = this.#credentials(request, plan);
-    return { bucket: request.context.bucketName, args, env: plan.env, credentials };
-  }
-
-  #credentials({ context, secrets }: PublishRequest, plan: MountPlan): Credentials | null {
-    if (plan.args.includes("--no-sign-request")) return null;
-    return credentialsFor(context.authenticationSource, secrets, this.#options.env);
   }
 }
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ClusterNode, Pod } from "../kube/resource.ts";
+import type { KubeNode, Pod } from "../kube/resource.ts";
 import { ANNOTATION } from "../volume/names.ts";
 import { mountpointPodOf, nodeOf } from "./facts.ts";
 
-const ready = (status: string): NonNullable<ClusterNode["status"]> => ({
+const ready = (status: string): NonNullable<KubeNode["status"]> => ({
   conditions: [
     { type: "MemoryPressure", status: "True" },
     { type: "Ready", status },
@@ -14,7 +14,7 @@ const taints = (key: string) => ({ taints: [{ key, effect: "NoExecute" }] });
 const gone = { name: "n", deletionTimestamp: "2026-01-01T00:00:00Z" };
 
 // prettier-ignore
-const nodes: [name: string, node: ClusterNode, ready: boolean, ending: boolean][] = [
+const nodes: [name: string, node: KubeNode, ready: boolean, ending: boolean][] = [
   ["a node that is up",           { status: ready("True") },                                                                  true,  false],
   ["one that does not answer",    { status: ready("Unknown") },                                                               false, false],
   ["one that has just come",      {},                                                                                         false, false],
@@ -44,6 +44,17 @@ const waiting = (reason: string) => ({
 test("a Mountpoint Pod serves its own mount unless it is told another", () => {
   assert.equal(factsOf({})?.mountId, "mp-1");
   assert.equal(factsOf({ [ANNOTATION.mountId]: "mp-0" })?.mountId, "mp-0");
+});
+
+const ended = (restartCount: number, exitCode: number) => ({
+  phase: "Running",
+  containerStatuses: [{ restartCount, state: { terminated: { exitCode } } }],
+});
+
+test("who fails for the second time will wait: known before the kubelet says so", () => {
+  assert.equal(factsOf({}, ended(1, 137) as never)?.backingOff, true);
+  assert.equal(factsOf({}, ended(0, 137) as never)?.backingOff, false);
+  assert.equal(factsOf({}, ended(1, 0) as never)?.backingOff, false, "it has finished");
 });
 
 test("only the kubelet's back-off is a crash loop", () => {

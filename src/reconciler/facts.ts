@@ -1,9 +1,4 @@
-import type {
-  ClusterNode,
-  PersistentVolume,
-  PersistentVolumeClaim,
-  Pod,
-} from "../kube/resource.ts";
+import type { KubeNode, PersistentVolume, PersistentVolumeClaim, Pod } from "../kube/resource.ts";
 import type {
   AttachmentSpec,
   AttachmentStatus,
@@ -177,7 +172,7 @@ export function mountpointPodOf({ metadata, spec, status }: Pod): MountpointPod 
   };
 }
 
-export function nodeOf({ metadata, spec, status }: ClusterNode): NodeFacts {
+export function nodeOf({ metadata, spec, status }: KubeNode): NodeFacts {
   const ready = status?.conditions?.find((condition) => condition.type === "Ready");
   const off = spec?.taints?.some((taint) => OFF_TAINTS.has(taint.key)) ?? false;
   return {
@@ -198,10 +193,24 @@ export function attachmentOf({ metadata, spec, status }: MountpointS3PodAttachme
   };
 }
 
-function isBackingOff(
-  containers: readonly { readonly state?: { readonly waiting?: { readonly reason?: string } } }[],
-): boolean {
-  return containers.some(({ state }) => state?.waiting?.reason === "CrashLoopBackOff");
+interface ContainerStatus {
+  readonly restartCount?: number;
+  readonly state?: {
+    readonly waiting?: { readonly reason?: string };
+    readonly terminated?: { readonly exitCode?: number };
+  };
+}
+
+/**
+ * The kubelet lets a container wait that has failed before. It says so ten seconds late, but who
+ * has ended in failure for the second time is about to.
+ */
+function isBackingOff(containers: readonly ContainerStatus[]): boolean {
+  return containers.some(({ restartCount = 0, state }) => {
+    const { waiting, terminated } = state ?? {};
+    const endedAgain = restartCount > 0 && terminated !== undefined && terminated.exitCode !== 0;
+    return endedAgain || waiting?.reason === "CrashLoopBackOff";
+  });
 }
 
 interface PodCondition {

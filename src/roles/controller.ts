@@ -3,7 +3,9 @@ import * as z from "zod";
 import type { ConfigOf, Environment, Flags } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
-import { Identity } from "../csi/gen/csi_pb.ts";
+import { controllerService } from "../controller/controller-service.ts";
+import { openVolumes } from "../controller/open-volumes.ts";
+import { Controller, Identity } from "../csi/gen/csi_pb.ts";
 import { identityService } from "../csi/identity.ts";
 import { serve } from "../csi/serve.ts";
 import { socketProblem } from "../csi/socket-problem.ts";
@@ -14,6 +16,8 @@ import { KubeClient } from "../kube/kube-client.ts";
 import { leadWhenElected } from "../kube/leader.ts";
 import type { HeadroomSettings } from "../reconciler/headroom.ts";
 import type { MountpointPodSettings } from "../reconciler/mountpoint-pod.ts";
+import { startProvisioner } from "../provisioner/run.ts";
+import type { Driver } from "../provisioner/provisioner.ts";
 import { startReconciler } from "../reconciler/run.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { CLUSTER_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
@@ -47,6 +51,21 @@ const FLAGS = {
     schema: z.stringbool().default(true),
     placeholder: "BOOLEAN",
     help: "watch workloads and keep Mountpoint Pods; default true",
+  },
+  provision: {
+    schema: z.stringbool().default(true),
+    placeholder: "BOOLEAN",
+    help: "make volumes for claims; false where the official provisioner does; default true",
+  },
+  topology: {
+    schema: z.stringbool().default(false),
+    placeholder: "BOOLEAN",
+    help: "tell CSI clients that volumes may be bound to places; default false",
+  },
+  credentialsDir: {
+    schema: z.string().startsWith("/").optional(),
+    placeholder: "DIR",
+    help: "where the Secret with the driver's keys is mounted; default AWS_… variables alone",
   },
   mountpointImage: {
     schema: z.string().min(1).default(`s3csi.local/s3csi:${VERSION}`),
@@ -116,19 +135,27 @@ const FLAGS = {
 
 const role: Role<typeof FLAGS> = {
   name: "controller",
-  summary: "watch workloads, keep Mountpoint Pods and attachments",
+  summary: "make volumes for claims, keep Mountpoint Pods and attachments for workloads",
   flags: FLAGS,
   async start(config, log, env) {
     await using owned = new AsyncDisposableStack();
+    const userAgent = `s3csi/${VERSION}`;
+    const { credentialsDir } = config;
+    const opened = owned.use(openVolumes({ env, credentialsDir, userAgent, log }));
+    const { volumes } = opened;
     if (config.endpoint !== undefined) {
-      const identity = { driverName: DRIVER_NAME, version: VERSION, controller: false };
-      const service = identityService(identity);
-      owned.use(await serve(config.endpoint, (router) => router.service(Identity, service), log));
+      const { topology } = config;
+      const identity = { driverName: DRIVER_NAME, version: VERSION, controller: true, topology };
+      const routes: Parameters<typeof serve>[1] = (router) =>
+        router
+          .service(Identity, identityService(identity))
+          .service(Controller, controllerService(volumes));
+      owned.use(await serve(config.endpoint, routes, log));
     }
     let client: KubeClient | undefined;
-    if (config.reconcile) {
+    if (config.reconcile || config.provision) {
       client = owned.use(new KubeClient(await loadKubeAccess(config.kubeconfig)));
-      owned.use(reconcile(client, config, log, env));
+      owned.use(lead(client, config, volumes, log, env));
     }
     const { healthPort } = config;
     const checks = healthOf(config.endpoint, client);
@@ -180,29 +207,28 @@ function headroomOf(config: ConfigOf<typeof FLAGS>): HeadroomSettings {
   };
 }
 
-/** Two controllers may run; the one that holds the Lease reconciles. */
-function reconcile(
+/** Two controllers may run; the one that holds the Lease reconciles and provisions. */
+function lead(
   client: KubeClient,
   config: ConfigOf<typeof FLAGS>,
+  driver: Driver,
   log: Log,
   env: Environment,
 ): AsyncDisposable {
-  const identity = env["POD_NAME"] ?? hostname();
+  const instance = env["POD_NAME"] ?? hostname();
+  const common = { client, log, instance };
   const leading = new AbortController();
-  const lease = { client, log, identity, name: LEASE_NAME };
+  const namespace = env["POD_NAMESPACE"] ?? "default";
   const led = leadWhenElected(
-    { ...lease, namespace: env["POD_NAMESPACE"] ?? "default" },
-    (signal) =>
-      startReconciler(
-        {
-          client,
-          log,
-          mountpointPods: mountpointPodsOf(config),
-          ...(config.headroom && { headroom: headroomOf(config) }),
-          instance: identity,
-        },
-        signal,
-      ),
+    { client, log, identity: instance, name: LEASE_NAME, namespace },
+    async (signal) => {
+      const parts = [];
+      const headroom = config.headroom ? { headroom: headroomOf(config) } : {};
+      const pods = { mountpointPods: mountpointPodsOf(config), ...headroom };
+      if (config.reconcile) parts.push(startReconciler({ ...common, ...pods }, signal));
+      if (config.provision) parts.push(startProvisioner({ ...common, driver }, signal));
+      await Promise.all(parts);
+    },
     leading.signal,
   );
   return {

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import * as z from "zod";
 import type { Environment, Flags } from "../base/flags.ts";
+import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
 import { Identity, Node } from "../csi/gen/csi_pb.ts";
 import { Registration } from "../csi/gen/registration_pb.ts";
@@ -10,6 +11,7 @@ import { serveHealth } from "../health/health-server.ts";
 import { loadKubeAccess } from "../kube/kube-access.ts";
 import { EventWriter } from "../kube/event-writer.ts";
 import { KubeClient } from "../kube/kube-client.ts";
+import { NODES } from "../kube/resource.ts";
 import { ClusterView } from "../node/cluster-view.ts";
 import { NodeEvents } from "../node/node-events.ts";
 import { NodeHealth } from "../node/node-health.ts";
@@ -26,6 +28,8 @@ import { LOG_FLAGS } from "./settings.ts";
 
 /** For what no event tells: a take-down that failed, a mounter that did not answer. */
 const SWEEP_MS = 120_000;
+
+const NODE_WITHIN_MS = 30_000;
 
 const FLAGS = {
   endpoint: {
@@ -50,6 +54,14 @@ const FLAGS = {
     schema: z.stringbool().default(false),
     placeholder: "BOOLEAN",
     help: "volumes may choose their S3 server by the mount option endpoint-url; default false",
+  },
+  topologyLabels: {
+    schema: z
+      .string()
+      .default("")
+      .transform((keys) => keys.split(",").filter((key) => key !== "")),
+    placeholder: "LABEL,…",
+    help: "labels of the node that say where it is, for topology; default none",
   },
   ...CLUSTER_FLAGS,
   ...HEALTH_FLAGS,
@@ -110,8 +122,11 @@ const role: Role<typeof FLAGS> = {
     );
     owned.defer(() => clearInterval(sweep));
 
-    const identity = { driverName: DRIVER_NAME, version: VERSION, controller: false };
-    const node = nodeService({ nodeId, kubeletPath, volumes, sources });
+    const topology = await topologyOf(nodeId, config.topologyLabels, client, log);
+    const placed = Object.keys(topology).length > 0;
+    const about = { driverName: DRIVER_NAME, version: VERSION };
+    const identity = { ...about, controller: false, topology: placed };
+    const node = nodeService({ nodeId, kubeletPath, volumes, sources, topology });
     const routes: Parameters<typeof serve>[1] = (router) =>
       router.service(Identity, identityService(identity)).service(Node, node);
     owned.use(await serve(endpoint, routes, log));
@@ -129,6 +144,23 @@ const role: Role<typeof FLAGS> = {
     return owned.move();
   },
 };
+
+/** Where the node is, by those of its labels that the chart names. */
+async function topologyOf(
+  name: string,
+  keys: readonly string[],
+  client: KubeClient,
+  log: Log,
+): Promise<Record<string, string>> {
+  if (keys.length === 0) return {};
+  const node = await client.get(NODES, { name }, AbortSignal.timeout(NODE_WITHIN_MS));
+  const labels = node.metadata?.labels ?? {};
+  const missing = keys.filter((key) => labels[key] === undefined);
+  if (missing.length > 0) log.warn({ node: name, missing }, "the node lacks topology labels");
+  return Object.fromEntries(
+    keys.flatMap((key) => (labels[key] === undefined ? [] : [[key, labels[key]]])),
+  );
+}
 
 /** Ends for certain: a wait for a mounter that never comes is nothing to stay for. */
 export async function run(argv: readonly string[], env: Environment): Promise<number> {

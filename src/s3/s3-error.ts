@@ -23,6 +23,9 @@ const KIND_OF_CODE: Readonly<Record<string, FailureKind>> = {
   InvalidObjectState: "denied", // in the archive
   AuthorizationHeaderMalformed: "invalid", // signed for another region
   PermanentRedirect: "invalid", // the bucket is in another region
+  IllegalLocationConstraintException: "invalid",
+  InvalidBucketName: "invalid",
+  InvalidLocationConstraint: "invalid",
 };
 const KIND_OF_STATUS: Readonly<Record<number, FailureKind>> = {
   401: "denied",
@@ -43,11 +46,16 @@ const RETRIED_CODES = new Set([
 /** An answer that is no success, as a Failure that names what was asked and what S3 said. */
 export function failureOf(subject: string, response: HttpResponse): Failure {
   const { code, message } = errorIn(response);
-  const kind = KIND_OF_CODE[code] ?? KIND_OF_STATUS[response.status] ?? "remote";
+  const kind = kindOf(code, response.status);
   const said = message === "" ? "" : ` (${message})`;
   const region = response.headers.get("x-amz-bucket-region");
   const hint = isRedirect(response.status) && region !== undefined ? `; use region ${region}` : "";
   return new Failure(kind, `${subject}: HTTP ${response.status} ${code}${said}${hint}`.trimEnd());
+}
+
+/** What S3's own words mean; `remote` where they mean nothing to us. */
+export function kindOf(code: string, status: number): FailureKind {
+  return KIND_OF_CODE[code] ?? KIND_OF_STATUS[status] ?? "remote";
 }
 
 /** Not now, says the endpoint or what stands before it: as good as unreachable. */

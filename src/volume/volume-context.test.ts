@@ -4,7 +4,18 @@ import { parseVolumeContext } from "./volume-context.ts";
 
 test("a bucket's name is enough", () => {
   const context = parseVolumeContext({ bucketName: "data", "storage.kubernetes.io/x": "y" });
-  assert.deepEqual(context, { bucketName: "data", authenticationSource: "driver" });
+  assert.deepEqual(context, {
+    bucketName: "data",
+    authenticationSource: "driver",
+    prefix: "",
+    region: undefined,
+  });
+});
+
+test("a volume may be a part of its bucket, and in another region", () => {
+  const attributes = { bucketName: "data", prefix: "a/b/", region: "eu-west-1" };
+  const { prefix, region } = parseVolumeContext(attributes);
+  assert.deepEqual({ prefix, region }, { prefix: "a/b/", region: "eu-west-1" });
 });
 
 test("the authentication source can be the volume's Secret", () => {
@@ -17,6 +28,9 @@ const wrong: [attributes: Record<string, string>, message: RegExp][] = [
   [{ bucketName: "" }, /Bucket name not provided/],
   [{ bucketName: "--debug" }, /bucketName is "--debug".*begins with a letter/],
   [{ bucketName: "a/b" }, /bucketName is "a\/b"/],
+  [{ bucketName: "data", prefix: "a" }, /prefix is "a": it ends with \//],
+  [{ bucketName: "data", prefix: "/a/" }, /prefix is "\/a\/"/],
+  [{ bucketName: "data", region: "eu west" }, /region is "eu west": letters, digits/],
   [{ bucketName: "data", authenticationSource: "" }, /is "": use "driver" or "secret"/],
   [{ bucketName: "data", authenticationSource: "Secret" }, /is "Secret": use "driver" or "secret"/],
   [

@@ -2,7 +2,7 @@ import { Failure } from "../base/failure.ts";
 import { parseCacheVolume } from "./cache-volume.ts";
 import type { CacheVolume } from "./cache-volume.ts";
 
-const AUTHENTICATION_SOURCES = ["driver", "secret"] as const;
+export const AUTHENTICATION_SOURCES = ["driver", "secret"] as const;
 export type AuthenticationSource = (typeof AUTHENTICATION_SOURCES)[number];
 
 /** A PV's volumeAttributes, checked. */
@@ -10,6 +10,10 @@ export interface VolumeContext {
   readonly bucketName: string;
   readonly authenticationSource: AuthenticationSource;
   readonly cache?: CacheVolume;
+  /** The part of the bucket that is the volume, with a `/` at its end; empty: all of it. */
+  readonly prefix: string;
+  /** Where the bucket is, if not where the driver's settings say. */
+  readonly region: string | undefined;
 }
 
 /** Wide enough for the buckets of old S3 servers; narrow enough that none is read as an option. */
@@ -19,6 +23,7 @@ const BUCKET_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{2,254}$/;
 const WATCHED_SPELLINGS: ReadonlyMap<string, string> = new Map(
   ["bucketName", "authenticationSource"].map((name) => [bareOf(name), name]),
 );
+const REGION = /^[A-Za-z0-9][A-Za-z0-9-]{0,62}$/;
 
 /** Unknown attributes are somebody else's: kubelet and provisioner add their own. */
 export function parseVolumeContext(attributes: Readonly<Record<string, string>>): VolumeContext {
@@ -27,6 +32,8 @@ export function parseVolumeContext(attributes: Readonly<Record<string, string>>)
   return {
     bucketName: parseBucketName(attributes["bucketName"]),
     authenticationSource: parseAuthenticationSource(attributes["authenticationSource"]),
+    prefix: parsePrefix(attributes["prefix"]),
+    region: parseRegion(attributes["region"]),
     ...(cache && { cache }),
   };
 }
@@ -42,11 +49,19 @@ function bareOf(name: string): string {
   return name.toLowerCase().replaceAll(/[-_]/g, "");
 }
 
+export function isBucketName(value: string): boolean {
+  return BUCKET_NAME.test(value);
+}
+
+export function isRegion(value: string): boolean {
+  return REGION.test(value);
+}
+
 function parseBucketName(value: string | undefined): string {
   if (value === undefined || value === "") {
     throw new Failure("invalid", "Bucket name not provided: set volumeAttributes.bucketName");
   }
-  if (BUCKET_NAME.test(value)) return value;
+  if (isBucketName(value)) return value;
   throw new Failure(
     "invalid",
     `volumeAttributes.bucketName is ${JSON.stringify(value)}: a bucket's name has 3 to 255 ` +
@@ -62,5 +77,21 @@ function parseAuthenticationSource(value: string | undefined): AuthenticationSou
   throw new Failure(
     "invalid",
     `volumeAttributes.authenticationSource is ${JSON.stringify(value)}: use "driver" or "secret"`,
+  );
+}
+
+function parsePrefix(value = ""): string {
+  if (value === "" || (value.endsWith("/") && !value.startsWith("/"))) return value;
+  throw new Failure(
+    "invalid",
+    `volumeAttributes.prefix is ${JSON.stringify(value)}: it ends with / and does not begin so`,
+  );
+}
+
+function parseRegion(value: string | undefined): string | undefined {
+  if (value === undefined || isRegion(value)) return value;
+  throw new Failure(
+    "invalid",
+    `volumeAttributes.region is ${JSON.stringify(value)}: letters, digits and hyphens`,
   );
 }

@@ -4,7 +4,7 @@ import { Failure } from "../../src/base/failure.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { JsonPatch } from "../../src/kube/kube-client.ts";
 import { CSI_NODES, NODES } from "../../src/kube/resource.ts";
-import type { ClusterNode, KubeObject, Resource } from "../../src/kube/resource.ts";
+import type { KubeNode, KubeObject, Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { StartupTaint } from "../../src/node/startup-taint.ts";
 import type { StartupTaintOptions } from "../../src/node/startup-taint.ts";
@@ -25,7 +25,7 @@ const taints = (...all: object[]) => ({ spec: { taints: all } });
 const stop = new AbortController();
 const { signal } = stop;
 let chart: InstalledChart;
-let nodes: WatchedList<ClusterNode, ClusterNode>;
+let nodes: WatchedList<KubeNode, KubeNode>;
 let nodesFollowed: Promise<void>;
 
 before(async () => {
@@ -74,7 +74,7 @@ function removing(nodeName: string, client: StartupTaintOptions["client"]): Asyn
 
 const clientOn = (name: string) => new KubeClient(chart.accessOf(ACCOUNT, name));
 /** Without the times that the API server's own taints carry. */
-const taintsOf = (node: ClusterNode | undefined) =>
+const taintsOf = (node: KubeNode | undefined) =>
   (node?.spec?.taints ?? []).map(({ key, effect }) => taint(key, effect));
 const isStartup = ({ key }: { key: string }) => key === STARTUP_TAINT;
 

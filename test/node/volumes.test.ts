@@ -64,7 +64,12 @@ describe("publish and unpublish on a node", () => {
       workloadUid: workload,
       mountOptions: ["allow-other"],
       readOnly,
-      context: { bucketName: bucket.name, authenticationSource: "driver" },
+      context: {
+        bucketName: bucket.name,
+        authenticationSource: "driver",
+        prefix: "",
+        region: undefined,
+      },
       secrets: {},
     };
   }

@@ -31,6 +31,7 @@ export async function installDriver(cluster: Cluster): Promise<void> {
     "image.pullPolicy": "Never",
     "s3.endpointUrl": s3.endpoint,
     "s3.region": s3.region,
+    "controller.replicas": "1", // its log is one log
   };
   const sets = Object.entries(values).flatMap(([key, value]) => ["--set", `${key}=${value}`]);
   const target = ["--namespace", DRIVER_NAMESPACE, "--kubeconfig", kubeconfig];

@@ -37,12 +37,17 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* The S3 server and the driver's credentials, for both roles that talk to it. */}}
-{{- define "s3csi.s3Env" -}}
+{{/* The S3 server, for both roles that talk to it. */}}
+{{- define "s3csi.endpointEnv" -}}
 - name: AWS_ENDPOINT_URL
   value: {{ .Values.s3.endpointUrl | quote }}
 - name: AWS_REGION
   value: {{ .Values.s3.region | quote }}
+{{- end -}}
+
+{{/* The S3 server and the driver's credentials, for the node service. */}}
+{{- define "s3csi.s3Env" -}}
+{{ include "s3csi.endpointEnv" . }}
 - name: AWS_ACCESS_KEY_ID
   valueFrom:
     secretKeyRef:

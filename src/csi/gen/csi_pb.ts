@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file csi.proto.
  */
 export const file_csi: GenFile = /*@__PURE__*/
-  fileDesc("Cgljc2kucHJvdG8SBmNzaS52MSIWChRHZXRQbHVnaW5JbmZvUmVxdWVzdCKtAQoVR2V0UGx1Z2luSW5mb1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSFgoOdmVuZG9yX3ZlcnNpb24YAiABKAkSPQoIbWFuaWZlc3QYAyADKAsyKy5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlLk1hbmlmZXN0RW50cnkaLwoNTWFuaWZlc3RFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIh4KHEdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QiTwodR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2USLgoMY2FwYWJpbGl0aWVzGAEgAygLMhguY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkioQIKEFBsdWdpbkNhcGFiaWxpdHkSMwoHc2VydmljZRgBIAEoCzIgLmNzaS52MS5QbHVnaW5DYXBhYmlsaXR5LlNlcnZpY2VIABrPAQoHU2VydmljZRIzCgR0eXBlGAEgASgOMiUuY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkuU2VydmljZS5UeXBlIo4BCgRUeXBlEgsKB1VOS05PV04QABIWChJDT05UUk9MTEVSX1NFUlZJQ0UQARIkCiBWT0xVTUVfQUNDRVNTSUJJTElUWV9DT05TVFJBSU5UUxACEhwKGEdST1VQX0NPTlRST0xMRVJfU0VSVklDRRADEh0KGVNOQVBTSE9UX01FVEFEQVRBX1NFUlZJQ0UQBEIGCgR0eXBlIg4KDFByb2JlUmVxdWVzdCI6Cg1Qcm9iZVJlc3BvbnNlEikKBXJlYWR5GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLkJvb2xWYWx1ZSLPBAoQVm9sdW1lQ2FwYWJpbGl0eRI1CgVibG9jaxgBIAEoCzIkLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5LkJsb2NrVm9sdW1lSAASNQoFbW91bnQYAiABKAsyJC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eS5Nb3VudFZvbHVtZUgAEjgKC2FjY2Vzc19tb2RlGAMgASgLMiMuY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZRoNCgtCbG9ja1ZvbHVtZRpPCgtNb3VudFZvbHVtZRIPCgdmc190eXBlGAEgASgJEhMKC21vdW50X2ZsYWdzGAIgAygJEhoKEnZvbHVtZV9tb3VudF9ncm91cBgDIAEoCRqjAgoKQWNjZXNzTW9kZRI2CgRtb2RlGAEgASgOMiguY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZS5Nb2RlItwBCgRNb2RlEgsKB1VOS05PV04QABIWChJTSU5HTEVfTk9ERV9XUklURVIQARIbChdTSU5HTEVfTk9ERV9SRUFERVJfT05MWRACEhoKFk1VTFRJX05PREVfUkVBREVSX09OTFkQAxIcChhNVUxUSV9OT0RFX1NJTkdMRV9XUklURVIQBBIbChdNVUxUSV9OT0RFX01VTFRJX1dSSVRFUhAFEh0KGVNJTkdMRV9OT0RFX1NJTkdMRV9XUklURVIQBhIcChhTSU5HTEVfTk9ERV9NVUxUSV9XUklURVIQB0INCgthY2Nlc3NfdHlwZSKfBAoYTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRJNCg9wdWJsaXNoX2NvbnRleHQYAiADKAsyNC5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlB1Ymxpc2hDb250ZXh0RW50cnkSGwoTc3RhZ2luZ190YXJnZXRfcGF0aBgDIAEoCRITCgt0YXJnZXRfcGF0aBgEIAEoCRIzChF2b2x1bWVfY2FwYWJpbGl0eRgFIAEoCzIYLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5EhAKCHJlYWRvbmx5GAYgASgIEj4KB3NlY3JldHMYByADKAsyLS5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlNlY3JldHNFbnRyeRJLCg52b2x1bWVfY29udGV4dBgIIAMoCzIzLmNzaS52MS5Ob2RlUHVibGlzaFZvbHVtZVJlcXVlc3QuVm9sdW1lQ29udGV4dEVudHJ5GjUKE1B1Ymxpc2hDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo0ChJWb2x1bWVDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIbChlOb2RlUHVibGlzaFZvbHVtZVJlc3BvbnNlIkQKGk5vZGVVbnB1Ymxpc2hWb2x1bWVSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRITCgt0YXJnZXRfcGF0aBgCIAEoCSIdChtOb2RlVW5wdWJsaXNoVm9sdW1lUmVzcG9uc2UiYAoZTm9kZUdldFZvbHVtZVN0YXRzUmVxdWVzdBIRCgl2b2x1bWVfaWQYASABKAkSEwoLdm9sdW1lX3BhdGgYAiABKAkSGwoTc3RhZ2luZ190YXJnZXRfcGF0aBgDIAEoCSJzChpOb2RlR2V0Vm9sdW1lU3RhdHNSZXNwb25zZRIiCgV1c2FnZRgBIAMoCzITLmNzaS52MS5Wb2x1bWVVc2FnZRIxChB2b2x1bWVfY29uZGl0aW9uGAIgASgLMhcuY3NpLnYxLlZvbHVtZUNvbmRpdGlvbiKRAQoLVm9sdW1lVXNhZ2USEQoJYXZhaWxhYmxlGAEgASgDEg0KBXRvdGFsGAIgASgDEgwKBHVzZWQYAyABKAMSJgoEdW5pdBgEIAEoDjIYLmNzaS52MS5Wb2x1bWVVc2FnZS5Vbml0IioKBFVuaXQSCwoHVU5LTk9XThAAEgkKBUJZVEVTEAESCgoGSU5PREVTEAIiNAoPVm9sdW1lQ29uZGl0aW9uEhAKCGFibm9ybWFsGAEgASgIEg8KB21lc3NhZ2UYAiABKAkiHAoaTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QiUgobTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlEjMKDGNhcGFiaWxpdGllcxgBIAMoCzIdLmNzaS52MS5Ob2RlU2VydmljZUNhcGFiaWxpdHkitAIKFU5vZGVTZXJ2aWNlQ2FwYWJpbGl0eRIwCgNycGMYASABKAsyIS5jc2kudjEuTm9kZVNlcnZpY2VDYXBhYmlsaXR5LlJQQ0gAGuABCgNSUEMSNAoEdHlwZRgBIAEoDjImLmNzaS52MS5Ob2RlU2VydmljZUNhcGFiaWxpdHkuUlBDLlR5cGUiogEKBFR5cGUSCwoHVU5LTk9XThAAEhgKFFNUQUdFX1VOU1RBR0VfVk9MVU1FEAESFAoQR0VUX1ZPTFVNRV9TVEFUUxACEhEKDUVYUEFORF9WT0xVTUUQAxIUChBWT0xVTUVfQ09ORElUSU9OEAQSHAoYU0lOR0xFX05PREVfTVVMVElfV1JJVEVSEAUSFgoSVk9MVU1FX01PVU5UX0dST1VQEAZCBgoEdHlwZSIUChJOb2RlR2V0SW5mb1JlcXVlc3QicwoTTm9kZUdldEluZm9SZXNwb25zZRIPCgdub2RlX2lkGAEgASgJEhwKFG1heF92b2x1bWVzX3Blcl9ub2RlGAIgASgDEi0KE2FjY2Vzc2libGVfdG9wb2xvZ3kYAyABKAsyEC5jc2kudjEuVG9wb2xvZ3kibQoIVG9wb2xvZ3kSMAoIc2VnbWVudHMYASADKAsyHi5jc2kudjEuVG9wb2xvZ3kuU2VnbWVudHNFbnRyeRovCg1TZWdtZW50c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEy+gEKCElkZW50aXR5Ek4KDUdldFBsdWdpbkluZm8SHC5jc2kudjEuR2V0UGx1Z2luSW5mb1JlcXVlc3QaHS5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlIgASZgoVR2V0UGx1Z2luQ2FwYWJpbGl0aWVzEiQuY3NpLnYxLkdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QaJS5jc2kudjEuR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2UiABI2CgVQcm9iZRIULmNzaS52MS5Qcm9iZVJlcXVlc3QaFS5jc2kudjEuUHJvYmVSZXNwb25zZSIAMs8DCgROb2RlEloKEU5vZGVQdWJsaXNoVm9sdW1lEiAuY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdBohLmNzaS52MS5Ob2RlUHVibGlzaFZvbHVtZVJlc3BvbnNlIgASYAoTTm9kZVVucHVibGlzaFZvbHVtZRIiLmNzaS52MS5Ob2RlVW5wdWJsaXNoVm9sdW1lUmVxdWVzdBojLmNzaS52MS5Ob2RlVW5wdWJsaXNoVm9sdW1lUmVzcG9uc2UiABJdChJOb2RlR2V0Vm9sdW1lU3RhdHMSIS5jc2kudjEuTm9kZUdldFZvbHVtZVN0YXRzUmVxdWVzdBoiLmNzaS52MS5Ob2RlR2V0Vm9sdW1lU3RhdHNSZXNwb25zZSIAEmAKE05vZGVHZXRDYXBhYmlsaXRpZXMSIi5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QaIy5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlIgASSAoLTm9kZUdldEluZm8SGi5jc2kudjEuTm9kZUdldEluZm9SZXF1ZXN0GhsuY3NpLnYxLk5vZGVHZXRJbmZvUmVzcG9uc2UiAGIGcHJvdG8z", [file_google_protobuf_wrappers]);
+  fileDesc("Cgljc2kucHJvdG8SBmNzaS52MSIWChRHZXRQbHVnaW5JbmZvUmVxdWVzdCKtAQoVR2V0UGx1Z2luSW5mb1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSFgoOdmVuZG9yX3ZlcnNpb24YAiABKAkSPQoIbWFuaWZlc3QYAyADKAsyKy5jc2kudjEuR2V0UGx1Z2luSW5mb1Jlc3BvbnNlLk1hbmlmZXN0RW50cnkaLwoNTWFuaWZlc3RFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIh4KHEdldFBsdWdpbkNhcGFiaWxpdGllc1JlcXVlc3QiTwodR2V0UGx1Z2luQ2FwYWJpbGl0aWVzUmVzcG9uc2USLgoMY2FwYWJpbGl0aWVzGAEgAygLMhguY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkioQIKEFBsdWdpbkNhcGFiaWxpdHkSMwoHc2VydmljZRgBIAEoCzIgLmNzaS52MS5QbHVnaW5DYXBhYmlsaXR5LlNlcnZpY2VIABrPAQoHU2VydmljZRIzCgR0eXBlGAEgASgOMiUuY3NpLnYxLlBsdWdpbkNhcGFiaWxpdHkuU2VydmljZS5UeXBlIo4BCgRUeXBlEgsKB1VOS05PV04QABIWChJDT05UUk9MTEVSX1NFUlZJQ0UQARIkCiBWT0xVTUVfQUNDRVNTSUJJTElUWV9DT05TVFJBSU5UUxACEhwKGEdST1VQX0NPTlRST0xMRVJfU0VSVklDRRADEh0KGVNOQVBTSE9UX01FVEFEQVRBX1NFUlZJQ0UQBEIGCgR0eXBlIg4KDFByb2JlUmVxdWVzdCI6Cg1Qcm9iZVJlc3BvbnNlEikKBXJlYWR5GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLkJvb2xWYWx1ZSLPBAoQVm9sdW1lQ2FwYWJpbGl0eRI1CgVibG9jaxgBIAEoCzIkLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5LkJsb2NrVm9sdW1lSAASNQoFbW91bnQYAiABKAsyJC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eS5Nb3VudFZvbHVtZUgAEjgKC2FjY2Vzc19tb2RlGAMgASgLMiMuY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZRoNCgtCbG9ja1ZvbHVtZRpPCgtNb3VudFZvbHVtZRIPCgdmc190eXBlGAEgASgJEhMKC21vdW50X2ZsYWdzGAIgAygJEhoKEnZvbHVtZV9tb3VudF9ncm91cBgDIAEoCRqjAgoKQWNjZXNzTW9kZRI2CgRtb2RlGAEgASgOMiguY3NpLnYxLlZvbHVtZUNhcGFiaWxpdHkuQWNjZXNzTW9kZS5Nb2RlItwBCgRNb2RlEgsKB1VOS05PV04QABIWChJTSU5HTEVfTk9ERV9XUklURVIQARIbChdTSU5HTEVfTk9ERV9SRUFERVJfT05MWRACEhoKFk1VTFRJX05PREVfUkVBREVSX09OTFkQAxIcChhNVUxUSV9OT0RFX1NJTkdMRV9XUklURVIQBBIbChdNVUxUSV9OT0RFX01VTFRJX1dSSVRFUhAFEh0KGVNJTkdMRV9OT0RFX1NJTkdMRV9XUklURVIQBhIcChhTSU5HTEVfTk9ERV9NVUxUSV9XUklURVIQB0INCgthY2Nlc3NfdHlwZSLvBAoTQ3JlYXRlVm9sdW1lUmVxdWVzdBIMCgRuYW1lGAEgASgJEi0KDmNhcGFjaXR5X3JhbmdlGAIgASgLMhUuY3NpLnYxLkNhcGFjaXR5UmFuZ2USNQoTdm9sdW1lX2NhcGFiaWxpdGllcxgDIAMoCzIYLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5Ej8KCnBhcmFtZXRlcnMYBCADKAsyKy5jc2kudjEuQ3JlYXRlVm9sdW1lUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSOQoHc2VjcmV0cxgFIAMoCzIoLmNzaS52MS5DcmVhdGVWb2x1bWVSZXF1ZXN0LlNlY3JldHNFbnRyeRI6ChV2b2x1bWVfY29udGVudF9zb3VyY2UYBiABKAsyGy5jc2kudjEuVm9sdW1lQ29udGVudFNvdXJjZRI/ChphY2Nlc3NpYmlsaXR5X3JlcXVpcmVtZW50cxgHIAEoCzIbLmNzaS52MS5Ub3BvbG9neVJlcXVpcmVtZW50Ek4KEm11dGFibGVfcGFyYW1ldGVycxgIIAMoCzIyLmNzaS52MS5DcmVhdGVWb2x1bWVSZXF1ZXN0Lk11dGFibGVQYXJhbWV0ZXJzRW50cnkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaOAoWTXV0YWJsZVBhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjwKDUNhcGFjaXR5UmFuZ2USFgoOcmVxdWlyZWRfYnl0ZXMYASABKAMSEwoLbGltaXRfYnl0ZXMYAiABKAMi4wEKE1ZvbHVtZUNvbnRlbnRTb3VyY2USPgoIc25hcHNob3QYASABKAsyKi5jc2kudjEuVm9sdW1lQ29udGVudFNvdXJjZS5TbmFwc2hvdFNvdXJjZUgAEjoKBnZvbHVtZRgCIAEoCzIoLmNzaS52MS5Wb2x1bWVDb250ZW50U291cmNlLlZvbHVtZVNvdXJjZUgAGiUKDlNuYXBzaG90U291cmNlEhMKC3NuYXBzaG90X2lkGAEgASgJGiEKDFZvbHVtZVNvdXJjZRIRCgl2b2x1bWVfaWQYASABKAlCBgoEdHlwZSJfChNUb3BvbG9neVJlcXVpcmVtZW50EiMKCXJlcXVpc2l0ZRgBIAMoCzIQLmNzaS52MS5Ub3BvbG9neRIjCglwcmVmZXJyZWQYAiADKAsyEC5jc2kudjEuVG9wb2xvZ3kiNgoUQ3JlYXRlVm9sdW1lUmVzcG9uc2USHgoGdm9sdW1lGAEgASgLMg4uY3NpLnYxLlZvbHVtZSKIAgoGVm9sdW1lEhYKDmNhcGFjaXR5X2J5dGVzGAEgASgDEhEKCXZvbHVtZV9pZBgCIAEoCRI5Cg52b2x1bWVfY29udGV4dBgDIAMoCzIhLmNzaS52MS5Wb2x1bWUuVm9sdW1lQ29udGV4dEVudHJ5EjMKDmNvbnRlbnRfc291cmNlGAQgASgLMhsuY3NpLnYxLlZvbHVtZUNvbnRlbnRTb3VyY2USLQoTYWNjZXNzaWJsZV90b3BvbG9neRgFIAMoCzIQLmNzaS52MS5Ub3BvbG9neRo0ChJWb2x1bWVDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKTAQoTRGVsZXRlVm9sdW1lUmVxdWVzdBIRCgl2b2x1bWVfaWQYASABKAkSOQoHc2VjcmV0cxgCIAMoCzIoLmNzaS52MS5EZWxldGVWb2x1bWVSZXF1ZXN0LlNlY3JldHNFbnRyeRouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIWChREZWxldGVWb2x1bWVSZXNwb25zZSKMBQohVmFsaWRhdGVWb2x1bWVDYXBhYmlsaXRpZXNSZXF1ZXN0EhEKCXZvbHVtZV9pZBgBIAEoCRJUCg52b2x1bWVfY29udGV4dBgCIAMoCzI8LmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1JlcXVlc3QuVm9sdW1lQ29udGV4dEVudHJ5EjUKE3ZvbHVtZV9jYXBhYmlsaXRpZXMYAyADKAsyGC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eRJNCgpwYXJhbWV0ZXJzGAQgAygLMjkuY3NpLnYxLlZhbGlkYXRlVm9sdW1lQ2FwYWJpbGl0aWVzUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSRwoHc2VjcmV0cxgFIAMoCzI2LmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1JlcXVlc3QuU2VjcmV0c0VudHJ5ElwKEm11dGFibGVfcGFyYW1ldGVycxgGIAMoCzJALmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1JlcXVlc3QuTXV0YWJsZVBhcmFtZXRlcnNFbnRyeRo0ChJWb2x1bWVDb250ZXh0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo4ChZNdXRhYmxlUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiigUKIlZhbGlkYXRlVm9sdW1lQ2FwYWJpbGl0aWVzUmVzcG9uc2USRwoJY29uZmlybWVkGAEgASgLMjQuY3NpLnYxLlZhbGlkYXRlVm9sdW1lQ2FwYWJpbGl0aWVzUmVzcG9uc2UuQ29uZmlybWVkEg8KB21lc3NhZ2UYAiABKAkaiQQKCUNvbmZpcm1lZBJfCg52b2x1bWVfY29udGV4dBgBIAMoCzJHLmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1Jlc3BvbnNlLkNvbmZpcm1lZC5Wb2x1bWVDb250ZXh0RW50cnkSNQoTdm9sdW1lX2NhcGFiaWxpdGllcxgCIAMoCzIYLmNzaS52MS5Wb2x1bWVDYXBhYmlsaXR5ElgKCnBhcmFtZXRlcnMYAyADKAsyRC5jc2kudjEuVmFsaWRhdGVWb2x1bWVDYXBhYmlsaXRpZXNSZXNwb25zZS5Db25maXJtZWQuUGFyYW1ldGVyc0VudHJ5EmcKEm11dGFibGVfcGFyYW1ldGVycxgEIAMoCzJLLmNzaS52MS5WYWxpZGF0ZVZvbHVtZUNhcGFiaWxpdGllc1Jlc3BvbnNlLkNvbmZpcm1lZC5NdXRhYmxlUGFyYW1ldGVyc0VudHJ5GjQKElZvbHVtZUNvbnRleHRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjgKFk11dGFibGVQYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIiCiBDb250cm9sbGVyR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdCJeCiFDb250cm9sbGVyR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2USOQoMY2FwYWJpbGl0aWVzGAEgAygLMiMuY3NpLnYxLkNvbnRyb2xsZXJTZXJ2aWNlQ2FwYWJpbGl0eSLnAwobQ29udHJvbGxlclNlcnZpY2VDYXBhYmlsaXR5EjYKA3JwYxgBIAEoCzInLmNzaS52MS5Db250cm9sbGVyU2VydmljZUNhcGFiaWxpdHkuUlBDSAAahwMKA1JQQxI6CgR0eXBlGAEgASgOMiwuY3NpLnYxLkNvbnRyb2xsZXJTZXJ2aWNlQ2FwYWJpbGl0eS5SUEMuVHlwZSLDAgoEVHlwZRILCgdVTktOT1dOEAASGAoUQ1JFQVRFX0RFTEVURV9WT0xVTUUQARIcChhQVUJMSVNIX1VOUFVCTElTSF9WT0xVTUUQAhIQCgxMSVNUX1ZPTFVNRVMQAxIQCgxHRVRfQ0FQQUNJVFkQBBIaChZDUkVBVEVfREVMRVRFX1NOQVBTSE9UEAUSEgoOTElTVF9TTkFQU0hPVFMQBhIQCgxDTE9ORV9WT0xVTUUQBxIUChBQVUJMSVNIX1JFQURPTkxZEAgSEQoNRVhQQU5EX1ZPTFVNRRAJEiAKHExJU1RfVk9MVU1FU19QVUJMSVNIRURfTk9ERVMQChIOCgpHRVRfVk9MVU1FEAwSHAoYU0lOR0xFX05PREVfTVVMVElfV1JJVEVSEA0SEQoNTU9ESUZZX1ZPTFVNRRAOIgQICxALQgYKBHR5cGUinwQKGE5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdBIRCgl2b2x1bWVfaWQYASABKAkSTQoPcHVibGlzaF9jb250ZXh0GAIgAygLMjQuY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdC5QdWJsaXNoQ29udGV4dEVudHJ5EhsKE3N0YWdpbmdfdGFyZ2V0X3BhdGgYAyABKAkSEwoLdGFyZ2V0X3BhdGgYBCABKAkSMwoRdm9sdW1lX2NhcGFiaWxpdHkYBSABKAsyGC5jc2kudjEuVm9sdW1lQ2FwYWJpbGl0eRIQCghyZWFkb25seRgGIAEoCBI+CgdzZWNyZXRzGAcgAygLMi0uY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdC5TZWNyZXRzRW50cnkSSwoOdm9sdW1lX2NvbnRleHQYCCADKAsyMy5jc2kudjEuTm9kZVB1Ymxpc2hWb2x1bWVSZXF1ZXN0LlZvbHVtZUNvbnRleHRFbnRyeRo1ChNQdWJsaXNoQ29udGV4dEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaNAoSVm9sdW1lQ29udGV4dEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiGwoZTm9kZVB1Ymxpc2hWb2x1bWVSZXNwb25zZSJEChpOb2RlVW5wdWJsaXNoVm9sdW1lUmVxdWVzdBIRCgl2b2x1bWVfaWQYASABKAkSEwoLdGFyZ2V0X3BhdGgYAiABKAkiHQobTm9kZVVucHVibGlzaFZvbHVtZVJlc3BvbnNlImAKGU5vZGVHZXRWb2x1bWVTdGF0c1JlcXVlc3QSEQoJdm9sdW1lX2lkGAEgASgJEhMKC3ZvbHVtZV9wYXRoGAIgASgJEhsKE3N0YWdpbmdfdGFyZ2V0X3BhdGgYAyABKAkicwoaTm9kZUdldFZvbHVtZVN0YXRzUmVzcG9uc2USIgoFdXNhZ2UYASADKAsyEy5jc2kudjEuVm9sdW1lVXNhZ2USMQoQdm9sdW1lX2NvbmRpdGlvbhgCIAEoCzIXLmNzaS52MS5Wb2x1bWVDb25kaXRpb24ikQEKC1ZvbHVtZVVzYWdlEhEKCWF2YWlsYWJsZRgBIAEoAxINCgV0b3RhbBgCIAEoAxIMCgR1c2VkGAMgASgDEiYKBHVuaXQYBCABKA4yGC5jc2kudjEuVm9sdW1lVXNhZ2UuVW5pdCIqCgRVbml0EgsKB1VOS05PV04QABIJCgVCWVRFUxABEgoKBklOT0RFUxACIjQKD1ZvbHVtZUNvbmRpdGlvbhIQCghhYm5vcm1hbBgBIAEoCBIPCgdtZXNzYWdlGAIgASgJIhwKGk5vZGVHZXRDYXBhYmlsaXRpZXNSZXF1ZXN0IlIKG05vZGVHZXRDYXBhYmlsaXRpZXNSZXNwb25zZRIzCgxjYXBhYmlsaXRpZXMYASADKAsyHS5jc2kudjEuTm9kZVNlcnZpY2VDYXBhYmlsaXR5IrQCChVOb2RlU2VydmljZUNhcGFiaWxpdHkSMAoDcnBjGAEgASgLMiEuY3NpLnYxLk5vZGVTZXJ2aWNlQ2FwYWJpbGl0eS5SUENIABrgAQoDUlBDEjQKBHR5cGUYASABKA4yJi5jc2kudjEuTm9kZVNlcnZpY2VDYXBhYmlsaXR5LlJQQy5UeXBlIqIBCgRUeXBlEgsKB1VOS05PV04QABIYChRTVEFHRV9VTlNUQUdFX1ZPTFVNRRABEhQKEEdFVF9WT0xVTUVfU1RBVFMQAhIRCg1FWFBBTkRfVk9MVU1FEAMSFAoQVk9MVU1FX0NPTkRJVElPThAEEhwKGFNJTkdMRV9OT0RFX01VTFRJX1dSSVRFUhAFEhYKElZPTFVNRV9NT1VOVF9HUk9VUBAGQgYKBHR5cGUiFAoSTm9kZUdldEluZm9SZXF1ZXN0InMKE05vZGVHZXRJbmZvUmVzcG9uc2USDwoHbm9kZV9pZBgBIAEoCRIcChRtYXhfdm9sdW1lc19wZXJfbm9kZRgCIAEoAxItChNhY2Nlc3NpYmxlX3RvcG9sb2d5GAMgASgLMhAuY3NpLnYxLlRvcG9sb2d5Im0KCFRvcG9sb2d5EjAKCHNlZ21lbnRzGAEgAygLMh4uY3NpLnYxLlRvcG9sb2d5LlNlZ21lbnRzRW50cnkaLwoNU2VnbWVudHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBMvoBCghJZGVudGl0eRJOCg1HZXRQbHVnaW5JbmZvEhwuY3NpLnYxLkdldFBsdWdpbkluZm9SZXF1ZXN0Gh0uY3NpLnYxLkdldFBsdWdpbkluZm9SZXNwb25zZSIAEmYKFUdldFBsdWdpbkNhcGFiaWxpdGllcxIkLmNzaS52MS5HZXRQbHVnaW5DYXBhYmlsaXRpZXNSZXF1ZXN0GiUuY3NpLnYxLkdldFBsdWdpbkNhcGFiaWxpdGllc1Jlc3BvbnNlIgASNgoFUHJvYmUSFC5jc2kudjEuUHJvYmVSZXF1ZXN0GhUuY3NpLnYxLlByb2JlUmVzcG9uc2UiADKRAwoKQ29udHJvbGxlchJLCgxDcmVhdGVWb2x1bWUSGy5jc2kudjEuQ3JlYXRlVm9sdW1lUmVxdWVzdBocLmNzaS52MS5DcmVhdGVWb2x1bWVSZXNwb25zZSIAEksKDERlbGV0ZVZvbHVtZRIbLmNzaS52MS5EZWxldGVWb2x1bWVSZXF1ZXN0GhwuY3NpLnYxLkRlbGV0ZVZvbHVtZVJlc3BvbnNlIgASdQoaVmFsaWRhdGVWb2x1bWVDYXBhYmlsaXRpZXMSKS5jc2kudjEuVmFsaWRhdGVWb2x1bWVDYXBhYmlsaXRpZXNSZXF1ZXN0GiouY3NpLnYxLlZhbGlkYXRlVm9sdW1lQ2FwYWJpbGl0aWVzUmVzcG9uc2UiABJyChlDb250cm9sbGVyR2V0Q2FwYWJpbGl0aWVzEiguY3NpLnYxLkNvbnRyb2xsZXJHZXRDYXBhYmlsaXRpZXNSZXF1ZXN0GikuY3NpLnYxLkNvbnRyb2xsZXJHZXRDYXBhYmlsaXRpZXNSZXNwb25zZSIAMs8DCgROb2RlEloKEU5vZGVQdWJsaXNoVm9sdW1lEiAuY3NpLnYxLk5vZGVQdWJsaXNoVm9sdW1lUmVxdWVzdBohLmNzaS52MS5Ob2RlUHVibGlzaFZvbHVtZVJlc3BvbnNlIgASYAoTTm9kZVVucHVibGlzaFZvbHVtZRIiLmNzaS52MS5Ob2RlVW5wdWJsaXNoVm9sdW1lUmVxdWVzdBojLmNzaS52MS5Ob2RlVW5wdWJsaXNoVm9sdW1lUmVzcG9uc2UiABJdChJOb2RlR2V0Vm9sdW1lU3RhdHMSIS5jc2kudjEuTm9kZUdldFZvbHVtZVN0YXRzUmVxdWVzdBoiLmNzaS52MS5Ob2RlR2V0Vm9sdW1lU3RhdHNSZXNwb25zZSIAEmAKE05vZGVHZXRDYXBhYmlsaXRpZXMSIi5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1JlcXVlc3QaIy5jc2kudjEuTm9kZUdldENhcGFiaWxpdGllc1Jlc3BvbnNlIgASSAoLTm9kZUdldEluZm8SGi5jc2kudjEuTm9kZUdldEluZm9SZXF1ZXN0GhsuY3NpLnYxLk5vZGVHZXRJbmZvUmVzcG9uc2UiAGIGcHJvdG8z", [file_google_protobuf_wrappers]);
 
 /**
  * @generated from message csi.v1.GetPluginInfoRequest
@@ -345,6 +345,506 @@ export const VolumeCapability_AccessMode_ModeSchema: GenEnum<VolumeCapability_Ac
   enumDesc(file_csi, 7, 2, 0);
 
 /**
+ * @generated from message csi.v1.CreateVolumeRequest
+ */
+export type CreateVolumeRequest = Message<"csi.v1.CreateVolumeRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: csi.v1.CapacityRange capacity_range = 2;
+   */
+  capacityRange?: CapacityRange | undefined;
+
+  /**
+   * @generated from field: repeated csi.v1.VolumeCapability volume_capabilities = 3;
+   */
+  volumeCapabilities: VolumeCapability[];
+
+  /**
+   * @generated from field: map<string, string> parameters = 4;
+   */
+  parameters: { [key: string]: string };
+
+  /**
+   * @generated from field: map<string, string> secrets = 5;
+   */
+  secrets: { [key: string]: string };
+
+  /**
+   * @generated from field: csi.v1.VolumeContentSource volume_content_source = 6;
+   */
+  volumeContentSource?: VolumeContentSource | undefined;
+
+  /**
+   * @generated from field: csi.v1.TopologyRequirement accessibility_requirements = 7;
+   */
+  accessibilityRequirements?: TopologyRequirement | undefined;
+
+  /**
+   * @generated from field: map<string, string> mutable_parameters = 8;
+   */
+  mutableParameters: { [key: string]: string };
+};
+
+/**
+ * Describes the message csi.v1.CreateVolumeRequest.
+ * Use `create(CreateVolumeRequestSchema)` to create a new message.
+ */
+export const CreateVolumeRequestSchema: GenMessage<CreateVolumeRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 8);
+
+/**
+ * @generated from message csi.v1.CapacityRange
+ */
+export type CapacityRange = Message<"csi.v1.CapacityRange"> & {
+  /**
+   * @generated from field: int64 required_bytes = 1;
+   */
+  requiredBytes: bigint;
+
+  /**
+   * @generated from field: int64 limit_bytes = 2;
+   */
+  limitBytes: bigint;
+};
+
+/**
+ * Describes the message csi.v1.CapacityRange.
+ * Use `create(CapacityRangeSchema)` to create a new message.
+ */
+export const CapacityRangeSchema: GenMessage<CapacityRange> = /*@__PURE__*/
+  messageDesc(file_csi, 9);
+
+/**
+ * @generated from message csi.v1.VolumeContentSource
+ */
+export type VolumeContentSource = Message<"csi.v1.VolumeContentSource"> & {
+  /**
+   * @generated from oneof csi.v1.VolumeContentSource.type
+   */
+  type: {
+    /**
+     * @generated from field: csi.v1.VolumeContentSource.SnapshotSource snapshot = 1;
+     */
+    value: VolumeContentSource_SnapshotSource;
+    case: "snapshot";
+  } | {
+    /**
+     * @generated from field: csi.v1.VolumeContentSource.VolumeSource volume = 2;
+     */
+    value: VolumeContentSource_VolumeSource;
+    case: "volume";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message csi.v1.VolumeContentSource.
+ * Use `create(VolumeContentSourceSchema)` to create a new message.
+ */
+export const VolumeContentSourceSchema: GenMessage<VolumeContentSource> = /*@__PURE__*/
+  messageDesc(file_csi, 10);
+
+/**
+ * @generated from message csi.v1.VolumeContentSource.SnapshotSource
+ */
+export type VolumeContentSource_SnapshotSource = Message<"csi.v1.VolumeContentSource.SnapshotSource"> & {
+  /**
+   * @generated from field: string snapshot_id = 1;
+   */
+  snapshotId: string;
+};
+
+/**
+ * Describes the message csi.v1.VolumeContentSource.SnapshotSource.
+ * Use `create(VolumeContentSource_SnapshotSourceSchema)` to create a new message.
+ */
+export const VolumeContentSource_SnapshotSourceSchema: GenMessage<VolumeContentSource_SnapshotSource> = /*@__PURE__*/
+  messageDesc(file_csi, 10, 0);
+
+/**
+ * @generated from message csi.v1.VolumeContentSource.VolumeSource
+ */
+export type VolumeContentSource_VolumeSource = Message<"csi.v1.VolumeContentSource.VolumeSource"> & {
+  /**
+   * @generated from field: string volume_id = 1;
+   */
+  volumeId: string;
+};
+
+/**
+ * Describes the message csi.v1.VolumeContentSource.VolumeSource.
+ * Use `create(VolumeContentSource_VolumeSourceSchema)` to create a new message.
+ */
+export const VolumeContentSource_VolumeSourceSchema: GenMessage<VolumeContentSource_VolumeSource> = /*@__PURE__*/
+  messageDesc(file_csi, 10, 1);
+
+/**
+ * @generated from message csi.v1.TopologyRequirement
+ */
+export type TopologyRequirement = Message<"csi.v1.TopologyRequirement"> & {
+  /**
+   * @generated from field: repeated csi.v1.Topology requisite = 1;
+   */
+  requisite: Topology[];
+
+  /**
+   * @generated from field: repeated csi.v1.Topology preferred = 2;
+   */
+  preferred: Topology[];
+};
+
+/**
+ * Describes the message csi.v1.TopologyRequirement.
+ * Use `create(TopologyRequirementSchema)` to create a new message.
+ */
+export const TopologyRequirementSchema: GenMessage<TopologyRequirement> = /*@__PURE__*/
+  messageDesc(file_csi, 11);
+
+/**
+ * @generated from message csi.v1.CreateVolumeResponse
+ */
+export type CreateVolumeResponse = Message<"csi.v1.CreateVolumeResponse"> & {
+  /**
+   * @generated from field: csi.v1.Volume volume = 1;
+   */
+  volume?: Volume | undefined;
+};
+
+/**
+ * Describes the message csi.v1.CreateVolumeResponse.
+ * Use `create(CreateVolumeResponseSchema)` to create a new message.
+ */
+export const CreateVolumeResponseSchema: GenMessage<CreateVolumeResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 12);
+
+/**
+ * @generated from message csi.v1.Volume
+ */
+export type Volume = Message<"csi.v1.Volume"> & {
+  /**
+   * @generated from field: int64 capacity_bytes = 1;
+   */
+  capacityBytes: bigint;
+
+  /**
+   * @generated from field: string volume_id = 2;
+   */
+  volumeId: string;
+
+  /**
+   * @generated from field: map<string, string> volume_context = 3;
+   */
+  volumeContext: { [key: string]: string };
+
+  /**
+   * @generated from field: csi.v1.VolumeContentSource content_source = 4;
+   */
+  contentSource?: VolumeContentSource | undefined;
+
+  /**
+   * @generated from field: repeated csi.v1.Topology accessible_topology = 5;
+   */
+  accessibleTopology: Topology[];
+};
+
+/**
+ * Describes the message csi.v1.Volume.
+ * Use `create(VolumeSchema)` to create a new message.
+ */
+export const VolumeSchema: GenMessage<Volume> = /*@__PURE__*/
+  messageDesc(file_csi, 13);
+
+/**
+ * @generated from message csi.v1.DeleteVolumeRequest
+ */
+export type DeleteVolumeRequest = Message<"csi.v1.DeleteVolumeRequest"> & {
+  /**
+   * @generated from field: string volume_id = 1;
+   */
+  volumeId: string;
+
+  /**
+   * @generated from field: map<string, string> secrets = 2;
+   */
+  secrets: { [key: string]: string };
+};
+
+/**
+ * Describes the message csi.v1.DeleteVolumeRequest.
+ * Use `create(DeleteVolumeRequestSchema)` to create a new message.
+ */
+export const DeleteVolumeRequestSchema: GenMessage<DeleteVolumeRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 14);
+
+/**
+ * @generated from message csi.v1.DeleteVolumeResponse
+ */
+export type DeleteVolumeResponse = Message<"csi.v1.DeleteVolumeResponse"> & {
+};
+
+/**
+ * Describes the message csi.v1.DeleteVolumeResponse.
+ * Use `create(DeleteVolumeResponseSchema)` to create a new message.
+ */
+export const DeleteVolumeResponseSchema: GenMessage<DeleteVolumeResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 15);
+
+/**
+ * @generated from message csi.v1.ValidateVolumeCapabilitiesRequest
+ */
+export type ValidateVolumeCapabilitiesRequest = Message<"csi.v1.ValidateVolumeCapabilitiesRequest"> & {
+  /**
+   * @generated from field: string volume_id = 1;
+   */
+  volumeId: string;
+
+  /**
+   * @generated from field: map<string, string> volume_context = 2;
+   */
+  volumeContext: { [key: string]: string };
+
+  /**
+   * @generated from field: repeated csi.v1.VolumeCapability volume_capabilities = 3;
+   */
+  volumeCapabilities: VolumeCapability[];
+
+  /**
+   * @generated from field: map<string, string> parameters = 4;
+   */
+  parameters: { [key: string]: string };
+
+  /**
+   * @generated from field: map<string, string> secrets = 5;
+   */
+  secrets: { [key: string]: string };
+
+  /**
+   * @generated from field: map<string, string> mutable_parameters = 6;
+   */
+  mutableParameters: { [key: string]: string };
+};
+
+/**
+ * Describes the message csi.v1.ValidateVolumeCapabilitiesRequest.
+ * Use `create(ValidateVolumeCapabilitiesRequestSchema)` to create a new message.
+ */
+export const ValidateVolumeCapabilitiesRequestSchema: GenMessage<ValidateVolumeCapabilitiesRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 16);
+
+/**
+ * @generated from message csi.v1.ValidateVolumeCapabilitiesResponse
+ */
+export type ValidateVolumeCapabilitiesResponse = Message<"csi.v1.ValidateVolumeCapabilitiesResponse"> & {
+  /**
+   * @generated from field: csi.v1.ValidateVolumeCapabilitiesResponse.Confirmed confirmed = 1;
+   */
+  confirmed?: ValidateVolumeCapabilitiesResponse_Confirmed | undefined;
+
+  /**
+   * @generated from field: string message = 2;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message csi.v1.ValidateVolumeCapabilitiesResponse.
+ * Use `create(ValidateVolumeCapabilitiesResponseSchema)` to create a new message.
+ */
+export const ValidateVolumeCapabilitiesResponseSchema: GenMessage<ValidateVolumeCapabilitiesResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 17);
+
+/**
+ * @generated from message csi.v1.ValidateVolumeCapabilitiesResponse.Confirmed
+ */
+export type ValidateVolumeCapabilitiesResponse_Confirmed = Message<"csi.v1.ValidateVolumeCapabilitiesResponse.Confirmed"> & {
+  /**
+   * @generated from field: map<string, string> volume_context = 1;
+   */
+  volumeContext: { [key: string]: string };
+
+  /**
+   * @generated from field: repeated csi.v1.VolumeCapability volume_capabilities = 2;
+   */
+  volumeCapabilities: VolumeCapability[];
+
+  /**
+   * @generated from field: map<string, string> parameters = 3;
+   */
+  parameters: { [key: string]: string };
+
+  /**
+   * @generated from field: map<string, string> mutable_parameters = 4;
+   */
+  mutableParameters: { [key: string]: string };
+};
+
+/**
+ * Describes the message csi.v1.ValidateVolumeCapabilitiesResponse.Confirmed.
+ * Use `create(ValidateVolumeCapabilitiesResponse_ConfirmedSchema)` to create a new message.
+ */
+export const ValidateVolumeCapabilitiesResponse_ConfirmedSchema: GenMessage<ValidateVolumeCapabilitiesResponse_Confirmed> = /*@__PURE__*/
+  messageDesc(file_csi, 17, 0);
+
+/**
+ * @generated from message csi.v1.ControllerGetCapabilitiesRequest
+ */
+export type ControllerGetCapabilitiesRequest = Message<"csi.v1.ControllerGetCapabilitiesRequest"> & {
+};
+
+/**
+ * Describes the message csi.v1.ControllerGetCapabilitiesRequest.
+ * Use `create(ControllerGetCapabilitiesRequestSchema)` to create a new message.
+ */
+export const ControllerGetCapabilitiesRequestSchema: GenMessage<ControllerGetCapabilitiesRequest> = /*@__PURE__*/
+  messageDesc(file_csi, 18);
+
+/**
+ * @generated from message csi.v1.ControllerGetCapabilitiesResponse
+ */
+export type ControllerGetCapabilitiesResponse = Message<"csi.v1.ControllerGetCapabilitiesResponse"> & {
+  /**
+   * @generated from field: repeated csi.v1.ControllerServiceCapability capabilities = 1;
+   */
+  capabilities: ControllerServiceCapability[];
+};
+
+/**
+ * Describes the message csi.v1.ControllerGetCapabilitiesResponse.
+ * Use `create(ControllerGetCapabilitiesResponseSchema)` to create a new message.
+ */
+export const ControllerGetCapabilitiesResponseSchema: GenMessage<ControllerGetCapabilitiesResponse> = /*@__PURE__*/
+  messageDesc(file_csi, 19);
+
+/**
+ * @generated from message csi.v1.ControllerServiceCapability
+ */
+export type ControllerServiceCapability = Message<"csi.v1.ControllerServiceCapability"> & {
+  /**
+   * @generated from oneof csi.v1.ControllerServiceCapability.type
+   */
+  type: {
+    /**
+     * @generated from field: csi.v1.ControllerServiceCapability.RPC rpc = 1;
+     */
+    value: ControllerServiceCapability_RPC;
+    case: "rpc";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message csi.v1.ControllerServiceCapability.
+ * Use `create(ControllerServiceCapabilitySchema)` to create a new message.
+ */
+export const ControllerServiceCapabilitySchema: GenMessage<ControllerServiceCapability> = /*@__PURE__*/
+  messageDesc(file_csi, 20);
+
+/**
+ * @generated from message csi.v1.ControllerServiceCapability.RPC
+ */
+export type ControllerServiceCapability_RPC = Message<"csi.v1.ControllerServiceCapability.RPC"> & {
+  /**
+   * @generated from field: csi.v1.ControllerServiceCapability.RPC.Type type = 1;
+   */
+  type: ControllerServiceCapability_RPC_Type;
+};
+
+/**
+ * Describes the message csi.v1.ControllerServiceCapability.RPC.
+ * Use `create(ControllerServiceCapability_RPCSchema)` to create a new message.
+ */
+export const ControllerServiceCapability_RPCSchema: GenMessage<ControllerServiceCapability_RPC> = /*@__PURE__*/
+  messageDesc(file_csi, 20, 0);
+
+/**
+ * @generated from enum csi.v1.ControllerServiceCapability.RPC.Type
+ */
+export const ControllerServiceCapability_RPC_Type = {
+  /**
+   * @generated from enum value: UNKNOWN = 0;
+   */
+  UNKNOWN: 0,
+
+  /**
+   * @generated from enum value: CREATE_DELETE_VOLUME = 1;
+   */
+  CREATE_DELETE_VOLUME: 1,
+
+  /**
+   * @generated from enum value: PUBLISH_UNPUBLISH_VOLUME = 2;
+   */
+  PUBLISH_UNPUBLISH_VOLUME: 2,
+
+  /**
+   * @generated from enum value: LIST_VOLUMES = 3;
+   */
+  LIST_VOLUMES: 3,
+
+  /**
+   * @generated from enum value: GET_CAPACITY = 4;
+   */
+  GET_CAPACITY: 4,
+
+  /**
+   * @generated from enum value: CREATE_DELETE_SNAPSHOT = 5;
+   */
+  CREATE_DELETE_SNAPSHOT: 5,
+
+  /**
+   * @generated from enum value: LIST_SNAPSHOTS = 6;
+   */
+  LIST_SNAPSHOTS: 6,
+
+  /**
+   * @generated from enum value: CLONE_VOLUME = 7;
+   */
+  CLONE_VOLUME: 7,
+
+  /**
+   * @generated from enum value: PUBLISH_READONLY = 8;
+   */
+  PUBLISH_READONLY: 8,
+
+  /**
+   * @generated from enum value: EXPAND_VOLUME = 9;
+   */
+  EXPAND_VOLUME: 9,
+
+  /**
+   * @generated from enum value: LIST_VOLUMES_PUBLISHED_NODES = 10;
+   */
+  LIST_VOLUMES_PUBLISHED_NODES: 10,
+
+  /**
+   * @generated from enum value: GET_VOLUME = 12;
+   */
+  GET_VOLUME: 12,
+
+  /**
+   * @generated from enum value: SINGLE_NODE_MULTI_WRITER = 13;
+   */
+  SINGLE_NODE_MULTI_WRITER: 13,
+
+  /**
+   * @generated from enum value: MODIFY_VOLUME = 14;
+   */
+  MODIFY_VOLUME: 14,
+} as const;
+
+/**
+ * @generated from enum csi.v1.ControllerServiceCapability.RPC.Type
+ */
+export type ControllerServiceCapability_RPC_Type = (typeof ControllerServiceCapability_RPC_Type)[keyof typeof ControllerServiceCapability_RPC_Type] | UnknownEnum;
+
+/**
+ * Describes the enum csi.v1.ControllerServiceCapability.RPC.Type.
+ */
+export const ControllerServiceCapability_RPC_TypeSchema: GenEnum<ControllerServiceCapability_RPC_Type> = /*@__PURE__*/
+  enumDesc(file_csi, 20, 0, 0);
+
+/**
  * @generated from message csi.v1.NodePublishVolumeRequest
  */
 export type NodePublishVolumeRequest = Message<"csi.v1.NodePublishVolumeRequest"> & {
@@ -394,7 +894,7 @@ export type NodePublishVolumeRequest = Message<"csi.v1.NodePublishVolumeRequest"
  * Use `create(NodePublishVolumeRequestSchema)` to create a new message.
  */
 export const NodePublishVolumeRequestSchema: GenMessage<NodePublishVolumeRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 8);
+  messageDesc(file_csi, 21);
 
 /**
  * @generated from message csi.v1.NodePublishVolumeResponse
@@ -407,7 +907,7 @@ export type NodePublishVolumeResponse = Message<"csi.v1.NodePublishVolumeRespons
  * Use `create(NodePublishVolumeResponseSchema)` to create a new message.
  */
 export const NodePublishVolumeResponseSchema: GenMessage<NodePublishVolumeResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 9);
+  messageDesc(file_csi, 22);
 
 /**
  * @generated from message csi.v1.NodeUnpublishVolumeRequest
@@ -429,7 +929,7 @@ export type NodeUnpublishVolumeRequest = Message<"csi.v1.NodeUnpublishVolumeRequ
  * Use `create(NodeUnpublishVolumeRequestSchema)` to create a new message.
  */
 export const NodeUnpublishVolumeRequestSchema: GenMessage<NodeUnpublishVolumeRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 10);
+  messageDesc(file_csi, 23);
 
 /**
  * @generated from message csi.v1.NodeUnpublishVolumeResponse
@@ -442,7 +942,7 @@ export type NodeUnpublishVolumeResponse = Message<"csi.v1.NodeUnpublishVolumeRes
  * Use `create(NodeUnpublishVolumeResponseSchema)` to create a new message.
  */
 export const NodeUnpublishVolumeResponseSchema: GenMessage<NodeUnpublishVolumeResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 11);
+  messageDesc(file_csi, 24);
 
 /**
  * @generated from message csi.v1.NodeGetVolumeStatsRequest
@@ -469,7 +969,7 @@ export type NodeGetVolumeStatsRequest = Message<"csi.v1.NodeGetVolumeStatsReques
  * Use `create(NodeGetVolumeStatsRequestSchema)` to create a new message.
  */
 export const NodeGetVolumeStatsRequestSchema: GenMessage<NodeGetVolumeStatsRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 12);
+  messageDesc(file_csi, 25);
 
 /**
  * @generated from message csi.v1.NodeGetVolumeStatsResponse
@@ -491,7 +991,7 @@ export type NodeGetVolumeStatsResponse = Message<"csi.v1.NodeGetVolumeStatsRespo
  * Use `create(NodeGetVolumeStatsResponseSchema)` to create a new message.
  */
 export const NodeGetVolumeStatsResponseSchema: GenMessage<NodeGetVolumeStatsResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 13);
+  messageDesc(file_csi, 26);
 
 /**
  * @generated from message csi.v1.VolumeUsage
@@ -523,7 +1023,7 @@ export type VolumeUsage = Message<"csi.v1.VolumeUsage"> & {
  * Use `create(VolumeUsageSchema)` to create a new message.
  */
 export const VolumeUsageSchema: GenMessage<VolumeUsage> = /*@__PURE__*/
-  messageDesc(file_csi, 14);
+  messageDesc(file_csi, 27);
 
 /**
  * @generated from enum csi.v1.VolumeUsage.Unit
@@ -554,7 +1054,7 @@ export type VolumeUsage_Unit = (typeof VolumeUsage_Unit)[keyof typeof VolumeUsag
  * Describes the enum csi.v1.VolumeUsage.Unit.
  */
 export const VolumeUsage_UnitSchema: GenEnum<VolumeUsage_Unit> = /*@__PURE__*/
-  enumDesc(file_csi, 14, 0);
+  enumDesc(file_csi, 27, 0);
 
 /**
  * @generated from message csi.v1.VolumeCondition
@@ -576,7 +1076,7 @@ export type VolumeCondition = Message<"csi.v1.VolumeCondition"> & {
  * Use `create(VolumeConditionSchema)` to create a new message.
  */
 export const VolumeConditionSchema: GenMessage<VolumeCondition> = /*@__PURE__*/
-  messageDesc(file_csi, 15);
+  messageDesc(file_csi, 28);
 
 /**
  * @generated from message csi.v1.NodeGetCapabilitiesRequest
@@ -589,7 +1089,7 @@ export type NodeGetCapabilitiesRequest = Message<"csi.v1.NodeGetCapabilitiesRequ
  * Use `create(NodeGetCapabilitiesRequestSchema)` to create a new message.
  */
 export const NodeGetCapabilitiesRequestSchema: GenMessage<NodeGetCapabilitiesRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 16);
+  messageDesc(file_csi, 29);
 
 /**
  * @generated from message csi.v1.NodeGetCapabilitiesResponse
@@ -606,7 +1106,7 @@ export type NodeGetCapabilitiesResponse = Message<"csi.v1.NodeGetCapabilitiesRes
  * Use `create(NodeGetCapabilitiesResponseSchema)` to create a new message.
  */
 export const NodeGetCapabilitiesResponseSchema: GenMessage<NodeGetCapabilitiesResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 17);
+  messageDesc(file_csi, 30);
 
 /**
  * @generated from message csi.v1.NodeServiceCapability
@@ -629,7 +1129,7 @@ export type NodeServiceCapability = Message<"csi.v1.NodeServiceCapability"> & {
  * Use `create(NodeServiceCapabilitySchema)` to create a new message.
  */
 export const NodeServiceCapabilitySchema: GenMessage<NodeServiceCapability> = /*@__PURE__*/
-  messageDesc(file_csi, 18);
+  messageDesc(file_csi, 31);
 
 /**
  * @generated from message csi.v1.NodeServiceCapability.RPC
@@ -646,7 +1146,7 @@ export type NodeServiceCapability_RPC = Message<"csi.v1.NodeServiceCapability.RP
  * Use `create(NodeServiceCapability_RPCSchema)` to create a new message.
  */
 export const NodeServiceCapability_RPCSchema: GenMessage<NodeServiceCapability_RPC> = /*@__PURE__*/
-  messageDesc(file_csi, 18, 0);
+  messageDesc(file_csi, 31, 0);
 
 /**
  * @generated from enum csi.v1.NodeServiceCapability.RPC.Type
@@ -697,7 +1197,7 @@ export type NodeServiceCapability_RPC_Type = (typeof NodeServiceCapability_RPC_T
  * Describes the enum csi.v1.NodeServiceCapability.RPC.Type.
  */
 export const NodeServiceCapability_RPC_TypeSchema: GenEnum<NodeServiceCapability_RPC_Type> = /*@__PURE__*/
-  enumDesc(file_csi, 18, 0, 0);
+  enumDesc(file_csi, 31, 0, 0);
 
 /**
  * @generated from message csi.v1.NodeGetInfoRequest
@@ -710,7 +1210,7 @@ export type NodeGetInfoRequest = Message<"csi.v1.NodeGetInfoRequest"> & {
  * Use `create(NodeGetInfoRequestSchema)` to create a new message.
  */
 export const NodeGetInfoRequestSchema: GenMessage<NodeGetInfoRequest> = /*@__PURE__*/
-  messageDesc(file_csi, 19);
+  messageDesc(file_csi, 32);
 
 /**
  * @generated from message csi.v1.NodeGetInfoResponse
@@ -737,7 +1237,7 @@ export type NodeGetInfoResponse = Message<"csi.v1.NodeGetInfoResponse"> & {
  * Use `create(NodeGetInfoResponseSchema)` to create a new message.
  */
 export const NodeGetInfoResponseSchema: GenMessage<NodeGetInfoResponse> = /*@__PURE__*/
-  messageDesc(file_csi, 20);
+  messageDesc(file_csi, 33);
 
 /**
  * @generated from message csi.v1.Topology
@@ -754,7 +1254,7 @@ export type Topology = Message<"csi.v1.Topology"> & {
  * Use `create(TopologySchema)` to create a new message.
  */
 export const TopologySchema: GenMessage<Topology> = /*@__PURE__*/
-  messageDesc(file_csi, 21);
+  messageDesc(file_csi, 34);
 
 /**
  * @generated from service csi.v1.Identity
@@ -786,6 +1286,45 @@ export const Identity: GenService<{
   },
 }> = /*@__PURE__*/
   serviceDesc(file_csi, 0);
+
+/**
+ * @generated from service csi.v1.Controller
+ */
+export const Controller: GenService<{
+  /**
+   * @generated from rpc csi.v1.Controller.CreateVolume
+   */
+  createVolume: {
+    methodKind: "unary";
+    input: typeof CreateVolumeRequestSchema;
+    output: typeof CreateVolumeResponseSchema;
+  },
+  /**
+   * @generated from rpc csi.v1.Controller.DeleteVolume
+   */
+  deleteVolume: {
+    methodKind: "unary";
+    input: typeof DeleteVolumeRequestSchema;
+    output: typeof DeleteVolumeResponseSchema;
+  },
+  /**
+   * @generated from rpc csi.v1.Controller.ValidateVolumeCapabilities
+   */
+  validateVolumeCapabilities: {
+    methodKind: "unary";
+    input: typeof ValidateVolumeCapabilitiesRequestSchema;
+    output: typeof ValidateVolumeCapabilitiesResponseSchema;
+  },
+  /**
+   * @generated from rpc csi.v1.Controller.ControllerGetCapabilities
+   */
+  controllerGetCapabilities: {
+    methodKind: "unary";
+    input: typeof ControllerGetCapabilitiesRequestSchema;
+    output: typeof ControllerGetCapabilitiesResponseSchema;
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_csi, 1);
 
 /**
  * @generated from service csi.v1.Node
@@ -832,5 +1371,5 @@ export const Node: GenService<{
     output: typeof NodeGetInfoResponseSchema;
   },
 }> = /*@__PURE__*/
-  serviceDesc(file_csi, 1);
+  serviceDesc(file_csi, 2);
 

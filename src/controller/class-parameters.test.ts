@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import { volumeUuidOf } from "../volume/volume-handle.ts";
+import { parseClassParameters, placeOf } from "./class-parameters.ts";
+
+const CLAIM = {
+  "csi.storage.k8s.io/pvc/name": "data",
+  "csi.storage.k8s.io/pvc/namespace": "team",
+  "csi.storage.k8s.io/pv/name": "pvc-1",
+};
+const UUID = volumeUuidOf("pvc-1");
+const placeFor = (given: Record<string, string>, name = "pvc-1") =>
+  placeOf(name, parseClassParameters({ ...CLAIM, ...given }));
+
+// prettier-ignore
+const places: [given: Record<string, string>, bucket: string, prefix: string][] = [
+  [{},                                                                  `csi-s3-${UUID}`,   ""],
+  [{ bucketNamePrefix: "team-a-" },                                     `team-a-${UUID}`,   ""],
+  [{ bucketName: "shared" },                                            "shared",           `${UUID}/`],
+  [{ bucketName: "shared", prefix: "k8s" },                             "shared",           `k8s/${UUID}/`],
+  [{ bucketName: "shared", prefix: "${pvc.namespace}/${pvc.name}" },    "shared",           `team/data/${UUID}/`],
+  [{ bucketName: "shared", prefix: "a/${pv.name}/" },                   "shared",           `a/pvc-1/${UUID}/`],
+];
+for (const [given, bucket, prefix] of places) {
+  test(`${JSON.stringify(given)} puts the volume into ${bucket}/${prefix}`, () => {
+    const place = placeFor(given);
+    assert.deepEqual({ bucket: place.bucket, prefix: place.prefix }, { bucket, prefix });
+  });
+}
+
+// prettier-ignore
+const wrong: [given: Record<string, string>, message: RegExp][] = [
+  [{ bucketname: "x" },                                   /^StorageClass parameter bucketname is "x": not known; use authenticationSource, bucketName, /],
+  [{ "csi.storage.k8s.io/secret-name": "x" },             /secret-name is "x": not known/],
+  [{ bucketName: "" },                                    /bucketName is "": not the name of a bucket/],
+  [{ bucketName: "a/b" },                                 /bucketName is "a\/b": not the name/],
+  [{ prefix: "a" },                                       /prefix is "a": only with bucketName/],
+  [{ onDelete: "delete" },                                /onDelete is "delete": only with bucketName/],
+  [{ bucketName: "shared", onDelete: "purge" },           /onDelete is "purge": use retain or delete/],
+  [{ bucketName: "shared", bucketNamePrefix: "a" },       /bucketNamePrefix is "a": not with bucketName/],
+  [{ bucketNamePrefix: "Team" },                          /bucketNamePrefix is "Team": 1 to 27 small letters/],
+  [{ bucketNamePrefix: "a".repeat(28) },                  /1 to 27/],
+  [{ region: "eu west" },                                 /region is "eu west": letters, digits/],
+  [{ authenticationSource: "pod" },                       /authenticationSource is "pod": use driver or secret/],
+  [{ bucketName: "shared", prefix: "${pvc.labels}" },     /\$\{pvc\.labels\} is not known; use \$\{pvc\.name\}, /],
+  [{ bucketName: "shared", prefix: "${pvc.name" },        /\$\{pvc\.name is not known/],
+  [{ bucketName: "shared", prefix: "/a" },                /prefix is "\/a": names of letters/],
+  [{ bucketName: "shared", prefix: "a//b" },              /names of letters/],
+  [{ bucketName: "shared", prefix: "../a" },              /names of letters/],
+  [{ bucketName: "shared", prefix: "a#delete" },          /names of letters/],
+  [{ bucketName: "shared", prefix: "a".repeat(513) },     /longer than 512/],
+];
+for (const [given, message] of wrong) {
+  test(`${JSON.stringify(given).slice(0, 80)} is refused with its name, value and rule`, () => {
+    assert.throws(() => placeFor(given), { kind: "invalid", message });
+  });
+}
+
+test("a template needs what the provisioner tells", () => {
+  const parameters = parseClassParameters({ bucketName: "shared", prefix: "${pvc.name}" });
+  assert.throws(() => placeOf("pvc-1", parameters), { message: /--extra-create-metadata/ });
+});
+
+interface Names {
+  readonly namespace: string;
+  readonly pvc: string;
+  readonly volume: string;
+}
+
+function prefixOf({ namespace, pvc, volume }: Names): string {
+  const given = {
+    bucketName: "shared",
+    prefix: "${pvc.namespace}/${pvc.name}",
+    "csi.storage.k8s.io/pvc/name": pvc,
+    "csi.storage.k8s.io/pvc/namespace": namespace,
+  };
+  return placeFor(given, volume).prefix;
+}
+
+test("no names let one volume reach into another's", () => {
+  const name = fc.stringMatching(/^[a-z0-9.-]{1,12}$/).filter((text) => !/^\.{1,2}$/.test(text));
+  const claim = fc.record({ namespace: name, pvc: name, volume: fc.string({ minLength: 1 }) });
+  fc.assert(
+    fc.property(claim, claim, (one, other) => {
+      fc.pre(one.volume !== other.volume);
+      assert(!prefixOf(one).startsWith(prefixOf(other)));
+    }),
+  );
+});

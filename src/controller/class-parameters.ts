@@ -1,0 +1,155 @@
+import { Failure } from "../base/failure.ts";
+import { AUTHENTICATION_SOURCES, isBucketName, isRegion } from "../volume/volume-context.ts";
+import type { AuthenticationSource } from "../volume/volume-context.ts";
+import { ON_DELETE, volumeUuidOf } from "../volume/volume-handle.ts";
+import type { OnDelete, VolumePlace } from "../volume/volume-handle.ts";
+
+/** A StorageClass' parameters as CreateVolume gets them, checked. */
+export interface ClassParameters {
+  /** Unset: each volume gets a bucket of its own. */
+  readonly bucketName: string | undefined;
+  /** A template; the volume's own part is added behind it. */
+  readonly prefix: string;
+  readonly onDelete: OnDelete;
+  readonly bucketNamePrefix: string;
+  readonly region: string | undefined;
+  readonly authenticationSource: AuthenticationSource | undefined;
+  /** For whom it is, where the provisioner tells. */
+  readonly claim: ClaimFacts;
+}
+
+export interface ClaimFacts {
+  readonly pvcName?: string;
+  readonly pvcNamespace?: string;
+  readonly pvName?: string;
+}
+
+/** What a provisioner adds: ours always, the official one with --extra-create-metadata. */
+export const CLAIM_KEYS = {
+  pvcName: "csi.storage.k8s.io/pvc/name",
+  pvcNamespace: "csi.storage.k8s.io/pvc/namespace",
+  pvName: "csi.storage.k8s.io/pv/name",
+} as const;
+export const PARAMETERS = [
+  "authenticationSource",
+  "bucketName",
+  "bucketNamePrefix",
+  "onDelete",
+  "prefix",
+  "region",
+] as const;
+
+const BUCKET_NAME_PREFIX_DEFAULT = "csi-s3-";
+/** A bucket's name has 63 characters, and the UUID behind the prefix takes 36. */
+const BUCKET_NAME_PREFIX = /^[a-z0-9][a-z0-9-]{0,26}$/;
+const PREFIX_CHARACTERS_MAX = 512;
+const PREFIX_PART = /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/;
+const TEMPLATES: Readonly<Record<string, keyof ClaimFacts>> = {
+  "${pvc.name}": "pvcName",
+  "${pvc.namespace}": "pvcNamespace",
+  "${pv.name}": "pvName",
+};
+
+export function parseClassParameters(given: Readonly<Record<string, string>>): ClassParameters {
+  const { bucketName, prefix = "", bucketNamePrefix, region } = given;
+  const known = new Set<string>([...PARAMETERS, ...Object.values(CLAIM_KEYS)]);
+  for (const key of Object.keys(given)) {
+    if (!known.has(key)) throw wrong(key, given[key], `not known; use ${PARAMETERS.join(", ")}`);
+  }
+  if (bucketName !== undefined && !isBucketName(bucketName)) {
+    throw wrong("bucketName", bucketName, "not the name of a bucket");
+  }
+  for (const key of ["prefix", "onDelete"]) {
+    if (bucketName === undefined && given[key] !== undefined) {
+      throw wrong(key, given[key], "only with bucketName: a volume's own bucket has no prefix");
+    }
+  }
+  if (bucketName !== undefined && bucketNamePrefix !== undefined) {
+    throw wrong("bucketNamePrefix", bucketNamePrefix, "not with bucketName, which is the bucket");
+  }
+  if (bucketNamePrefix !== undefined && !BUCKET_NAME_PREFIX.test(bucketNamePrefix)) {
+    const rule = "1 to 27 small letters, digits and hyphens, the first not a hyphen";
+    throw wrong("bucketNamePrefix", bucketNamePrefix, rule);
+  }
+  if (region !== undefined && !isRegion(region)) {
+    throw wrong("region", region, "letters, digits and hyphens");
+  }
+  checkTemplates(prefix);
+  return {
+    bucketName,
+    prefix,
+    onDelete: oneOf("onDelete", given["onDelete"], ON_DELETE) ?? "retain",
+    bucketNamePrefix: bucketNamePrefix ?? BUCKET_NAME_PREFIX_DEFAULT,
+    region,
+    authenticationSource: oneOf(
+      "authenticationSource",
+      given["authenticationSource"],
+      AUTHENTICATION_SOURCES,
+    ),
+    claim: claimFactsOf(given),
+  };
+}
+
+/** Derived from the request alone: whoever asks again means the same bucket, the same prefix. */
+export function placeOf(name: string, parameters: ClassParameters): VolumePlace {
+  const { bucketName, bucketNamePrefix, region, onDelete } = parameters;
+  const uuid = volumeUuidOf(name);
+  if (bucketName === undefined) {
+    return { bucket: `${bucketNamePrefix}${uuid}`, region, prefix: "", onDelete: "retain" };
+  }
+  const own = expandPrefix(parameters);
+  return { bucket: bucketName, region, prefix: `${own}${uuid}/`, onDelete };
+}
+
+function expandPrefix({ prefix, claim }: ClassParameters): string {
+  const expanded = prefix.replace(/\$\{[^}]*\}/g, (template) => {
+    const value = claim[TEMPLATES[template] ?? "pvName"];
+    if (value !== undefined) return value;
+    const hint = "start the provisioner with --extra-create-metadata";
+    throw wrong("prefix", prefix, `${template} is not known here: ${hint}`);
+  });
+  const parts = expanded.replace(/\/$/, "").split("/");
+  if (expanded === "") return "";
+  if (!parts.every((part) => PREFIX_PART.test(part))) {
+    const rule = "names of letters, digits, dots, underscores and hyphens with a / between them";
+    throw wrong("prefix", expanded, rule);
+  }
+  if (expanded.length > PREFIX_CHARACTERS_MAX) {
+    throw wrong("prefix", expanded, `longer than ${PREFIX_CHARACTERS_MAX} characters`);
+  }
+  return `${parts.join("/")}/`;
+}
+
+function checkTemplates(prefix: string): void {
+  for (const [template] of prefix.matchAll(/\$\{[^}]*\}?/g)) {
+    if (TEMPLATES[template] !== undefined) continue;
+    const known = Object.keys(TEMPLATES).join(", ");
+    throw wrong("prefix", prefix, `${template} is not known; use ${known}`);
+  }
+}
+
+function claimFactsOf(given: Readonly<Record<string, string>>): ClaimFacts {
+  const facts: { -readonly [K in keyof ClaimFacts]: string } = {};
+  for (const [fact, key] of Object.entries(CLAIM_KEYS) as [keyof ClaimFacts, string][]) {
+    const value = given[key];
+    if (value !== undefined && value !== "") facts[fact] = value;
+  }
+  return facts;
+}
+
+function oneOf<T extends string>(
+  key: string,
+  value: string | undefined,
+  allowed: readonly T[],
+): T | undefined {
+  const found = allowed.find((one) => one === value);
+  if (value === undefined || found !== undefined) return found;
+  throw wrong(key, value, `use ${allowed.join(" or ")}`);
+}
+
+function wrong(key: string, value: string | undefined, rule: string): Failure {
+  return new Failure(
+    "invalid",
+    `StorageClass parameter ${key} is ${JSON.stringify(value)}: ${rule}`,
+  );
+}

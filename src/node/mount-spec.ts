@@ -1,0 +1,50 @@
+import { Failure } from "../base/failure.ts";
+import type { Environment } from "../base/flags.ts";
+import type { Credentials, MountSpec } from "../handover/messages.ts";
+import type { MountPlan } from "../volume/mount-options.ts";
+import { credentialsFor } from "./driver-credentials.ts";
+import type { PublishRequest } from "./publish-request.ts";
+
+export interface DriverSettings {
+  /** Holds the driver's credentials, endpoint and region. */
+  readonly env: Environment;
+  readonly userAgent: string;
+}
+
+/** What the engine of a volume is told: the volume's own settings, then the driver's. */
+export function mountSpecFor(
+  request: PublishRequest,
+  plan: MountPlan,
+  { env, userAgent }: DriverSettings,
+): MountSpec {
+  const { context } = request;
+  const args = [...plan.args, `--user-agent-prefix=${userAgent}`];
+  const setUnlessChosen = (option: string, value: string | undefined) => {
+    const chosen = plan.args.some((arg) => arg.startsWith(`${option}=`));
+    if (!chosen && value) args.push(`${option}=${value}`);
+  };
+  setUnlessChosen("--endpoint-url", env["AWS_ENDPOINT_URL"]);
+  setUnlessChosen("--region", context.region ?? env["AWS_REGION"]);
+  if (context.prefix !== "") args.push(prefixArg(context.prefix, plan));
+  const credentials = keysFor(request, plan, env);
+  return { bucket: context.bucketName, args, env: plan.env, credentials };
+}
+
+/** Null: requests are not signed. */
+export function keysFor(
+  { context, secrets }: PublishRequest,
+  plan: MountPlan,
+  env: Environment,
+): Credentials | null {
+  if (plan.args.includes("--no-sign-request")) return null;
+  return credentialsFor(context.authenticationSource, secrets, env);
+}
+
+/** The volume's border. An option must not move it: beside it are the volumes of others. */
+function prefixArg(prefix: string, { args }: MountPlan): string {
+  if (!args.some((arg) => /^--prefix(=|$)/.test(arg))) return `--prefix=${prefix}`;
+  throw new Failure(
+    "invalid",
+    `mountOptions: prefix can't be chosen: the volume itself is a prefix, ${prefix}`,
+  );
+}

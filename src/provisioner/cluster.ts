@@ -1,0 +1,16 @@
+import type { PersistentVolume } from "../kube/resource.ts";
+import type { Claim, SecretRef, Volume } from "./facts.ts";
+
+/** What the provisioner asks of the API server. Each may be repeated. */
+export interface Cluster {
+  /** From the store, not from a cache. */
+  findVolume(name: string, signal: AbortSignal): Promise<Volume | undefined>;
+  /** Undefined where there is none. */
+  readSecret(ref: SecretRef, signal: AbortSignal): Promise<Record<string, string> | undefined>;
+  holdClaim(claim: Claim, signal: AbortSignal): Promise<void>;
+  letGoClaim(claim: Claim, signal: AbortSignal): Promise<void>;
+  createVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void>;
+  protectVolume(volume: Volume, signal: AbortSignal): Promise<void>;
+  unprotectVolume(volume: Volume, signal: AbortSignal): Promise<void>;
+  deleteVolume(volume: Volume, signal: AbortSignal): Promise<void>;
+}

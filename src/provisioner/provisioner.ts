@@ -1,0 +1,212 @@
+import { Failure } from "../base/failure.ts";
+import type { FailureKind } from "../base/failure.ts";
+import type { Log } from "../base/log.ts";
+import type { CreateVolumeRequest } from "../csi/gen/csi_pb.ts";
+import type { Cluster } from "./cluster.ts";
+import { decideClaim, decideVolume } from "./decide.ts";
+import type { ClaimStep } from "./decide.ts";
+import type { Claim, Class, SecretRef, Volume } from "./facts.ts";
+import { volumeNameOf } from "./facts.ts";
+import { planFor, volumeFor } from "./plan.ts";
+import type { MadeVolume, Plan } from "./plan.ts";
+
+/** Who makes and deletes what is behind a volume: the CSI Controller service's own code. */
+export interface Driver {
+  create(request: CreateVolumeRequest, signal: AbortSignal): Promise<MadeVolume>;
+  discard(request: CreateVolumeRequest, signal: AbortSignal): Promise<{ kept: string | undefined }>;
+  delete(
+    request: { readonly volumeId: string; readonly secrets: Record<string, string> },
+    signal: AbortSignal,
+  ): Promise<{ kept: string | undefined }>;
+}
+
+export interface ProvisionerOptions {
+  readonly cluster: Cluster;
+  readonly driver: Driver;
+  readonly events: {
+    claim(claim: Claim, type: "Normal" | "Warning", reason: string, note: string): void;
+    volume(volume: Volume, type: "Normal" | "Warning", reason: string, note: string): void;
+  };
+  readonly log: Log;
+  readonly attemptLimitMs?: number;
+}
+
+const ATTEMPT_LIMIT_MS = 60_000;
+/** S3 has said no: nothing was made. After any other failure something may have been. */
+const VERDICTS: ReadonlySet<FailureKind> = new Set(["invalid", "denied", "conflict", "refused"]);
+const REQUIRED_KEYS = ["access_key_id", "secret_access_key"] as const;
+
+/** Claims to PVs, PVs to nothing: one at a time, each step such that it may be done again. */
+export class Provisioner {
+  readonly #options: ProvisionerOptions;
+
+  constructor(options: ProvisionerOptions) {
+    this.#options = options;
+  }
+
+  /** Returns what it has done. */
+  async handleClaim(
+    claim: Claim,
+    storageClass: Class | undefined,
+    volume: Volume | undefined,
+    signal: AbortSignal,
+  ): Promise<ClaimStep> {
+    const limited = this.#limited(signal);
+    const step = decideClaim(claim, storageClass, volume);
+    switch (step) {
+      case "wait":
+        break;
+      case "let-go":
+        await this.#options.cluster.letGoClaim(claim, limited);
+        break;
+      case "provision":
+        await this.#explained(claim, () => this.#provision(claim, storageClass, limited));
+        break;
+      case "discard":
+        await this.#explained(claim, () => this.#discard(claim, storageClass, limited));
+        break;
+      default:
+        step satisfies never;
+    }
+    return step;
+  }
+
+  async handleVolume(volume: Volume, signal: AbortSignal): Promise<void> {
+    const { cluster, events } = this.#options;
+    const limited = this.#limited(signal);
+    const step = decideVolume(volume);
+    switch (step) {
+      case "wait":
+        return;
+      case "protect":
+        return cluster.protectVolume(volume, limited);
+      case "unprotect":
+        return cluster.unprotectVolume(volume, limited);
+      case "delete":
+        try {
+          return await this.#delete(volume, limited);
+        } catch (error) {
+          if (error instanceof Failure && !signal.aborted) {
+            events.volume(volume, "Warning", "VolumeFailedDelete", error.message);
+          }
+          throw error;
+        }
+      default:
+        step satisfies never;
+    }
+  }
+
+  async #provision(
+    claim: Claim,
+    storageClass: Class | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { cluster, events, log } = this.#options;
+    const startedMs = performance.now();
+    const plan = planFor(claim, classIn(claim, storageClass));
+    const secrets = await this.#secretsOf(plan, signal);
+    // From here on a bucket may exist that no PV tells of.
+    if (!claim.isHeld) await cluster.holdClaim(claim, signal);
+    const made = await this.#make(plan, { ...plan.request, secrets }, signal);
+    await cluster.createVolume(volumeFor(plan, made), signal);
+    const name = volumeNameOf(claim);
+    events.claim(claim, "Normal", "ProvisioningSucceeded", `Successfully provisioned ${name}`);
+    const ms = Math.round(performance.now() - startedMs);
+    const facts = { claim: `${claim.namespace}/${claim.name}`, volume: made.volumeId, pv: name };
+    log.info({ ...facts, ms }, "volume provisioned");
+  }
+
+  async #make(
+    { claim }: Plan,
+    request: CreateVolumeRequest,
+    signal: AbortSignal,
+  ): Promise<MadeVolume> {
+    const { cluster, driver } = this.#options;
+    try {
+      return await driver.create(request, signal);
+    } catch (error) {
+      const isVerdict = error instanceof Failure && VERDICTS.has(error.kind);
+      // An earlier attempt may have ended without one: then the claim stays held.
+      if (isVerdict && !claim.isHeld) await cluster.letGoClaim(claim, signal);
+      throw error;
+    }
+  }
+
+  /** The claim goes, or was bound elsewhere, and there is no PV: take back what was begun. */
+  async #discard(
+    claim: Claim,
+    storageClass: Class | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { cluster, driver, events } = this.#options;
+    const volume = await cluster.findVolume(volumeNameOf(claim), signal);
+    if (volume === undefined) {
+      const plan = planFor(claim, classIn(claim, storageClass));
+      const secrets = await this.#read(plan.secrets.provisioner, "provisioner", signal);
+      const { kept } = await driver.discard({ ...plan.request, secrets }, signal);
+      if (kept !== undefined) events.claim(claim, "Warning", "BucketKept", kept);
+    }
+    await cluster.letGoClaim(claim, signal);
+  }
+
+  /** Deleted, then the PV, then its finalizer: in the order of the official provisioner. */
+  async #delete(seen: Volume, signal: AbortSignal): Promise<void> {
+    const { cluster, driver, events } = this.#options;
+    // Deleting can't be taken back: not by a picture that may be old.
+    const volume = await cluster.findVolume(seen.name, signal);
+    if (volume?.uid !== seen.uid || decideVolume(volume) !== "delete") return;
+    const secrets = await this.#read(volume.deletionSecret, "deletion", signal);
+    const { kept } = await driver.delete({ volumeId: volume.handle, secrets }, signal);
+    if (kept !== undefined) events.volume(volume, "Warning", "BucketKept", kept);
+    await cluster.deleteVolume(volume, signal);
+    if (volume.hasFinalizer) await cluster.unprotectVolume(volume, signal);
+  }
+
+  /** Both Secrets must be there now, though only one is used now: else it fails at the mount. */
+  async #secretsOf({ secrets }: Plan, signal: AbortSignal): Promise<Record<string, string>> {
+    await this.#read(secrets.nodePublish, "node-publish", signal);
+    return this.#read(secrets.provisioner, "provisioner", signal);
+  }
+
+  async #read(
+    ref: SecretRef | undefined,
+    use: string,
+    signal: AbortSignal,
+  ): Promise<Record<string, string>> {
+    if (ref === undefined) return {};
+    const found = await this.#options.cluster.readSecret(ref, signal);
+    const about = `the ${use} Secret ${ref.namespace}/${ref.name}`;
+    if (found === undefined) throw new Failure("absent", `${about} does not exist`);
+    const missing = REQUIRED_KEYS.filter((key) => (found[key] ?? "").trim() === "");
+    if (missing.length === 0) return found;
+    throw new Failure("invalid", `${about} has no ${missing.join(" and no ")}`);
+  }
+
+  /** A user looks at the claim that waits, not at our log. */
+  async #explained(claim: Claim, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      const isToTell = error instanceof Failure && error.kind !== "stale";
+      const note = error instanceof Error ? error.message : String(error);
+      if (isToTell) {
+        this.#options.events.claim(claim, "Warning", "ProvisioningFailed", note);
+      }
+      throw error;
+    }
+  }
+
+  #limited(signal: AbortSignal): AbortSignal {
+    const { attemptLimitMs = ATTEMPT_LIMIT_MS } = this.#options;
+    return AbortSignal.any([signal, AbortSignal.timeout(attemptLimitMs)]);
+  }
+}
+
+function classIn(claim: Claim, storageClass: Class | undefined): Class {
+  if (storageClass !== undefined) return storageClass;
+  throw new Failure(
+    "absent",
+    `StorageClass ${claim.className} is gone, and with it how ${volumeNameOf(claim)} was made; ` +
+      "create it again",
+  );
+}

@@ -1,0 +1,103 @@
+import { Failure } from "../base/failure.ts";
+import type { Claim, SecretRef } from "./facts.ts";
+import { volumeNameOf } from "./facts.ts";
+
+/** A class' Secrets: who makes and deletes the bucket, and who mounts it. */
+export interface SecretRefs {
+  readonly provisioner: SecretRef | undefined;
+  readonly nodePublish: SecretRef | undefined;
+}
+
+const PREFIX = "csi.storage.k8s.io/";
+const USES = ["provisioner", "node-publish"] as const;
+const SECRET_PARAMETERS = USES.flatMap((use) => [nameKey(use), namespaceKey(use)]);
+export const FS_TYPE = `${PREFIX}fstype`;
+const ANNOTATION = /^\$\{pvc\.annotations\['([^']+)'\]\}$/;
+const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+const DNS_NAME = /^(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/;
+
+/** The parameters that are the driver's: without those that only the provisioner reads. */
+export function driverParameters(
+  parameters: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const own = new Set([...SECRET_PARAMETERS, FS_TYPE]);
+  const rest = Object.entries(parameters).filter(([key]) => !own.has(key));
+  const unknown = rest.find(([key]) => key.startsWith(PREFIX));
+  if (unknown !== undefined) {
+    const [key, value] = unknown;
+    throw invalid(key, value, `not known; use ${SECRET_PARAMETERS.join(", ")}`);
+  }
+  return Object.fromEntries(rest);
+}
+
+export function secretRefsOf(
+  parameters: Readonly<Record<string, string>>,
+  claim: Claim,
+): SecretRefs {
+  return {
+    provisioner: refOf("provisioner", parameters, claim),
+    nodePublish: refOf("node-publish", parameters, claim),
+  };
+}
+
+function refOf(
+  use: (typeof USES)[number],
+  parameters: Readonly<Record<string, string>>,
+  claim: Claim,
+): SecretRef | undefined {
+  const [name, namespace] = [parameters[nameKey(use)], parameters[namespaceKey(use)]];
+  if (name === undefined && namespace === undefined) return undefined;
+  if (name === undefined || namespace === undefined) {
+    const [set, missing] =
+      name === undefined ? [namespaceKey(use), nameKey(use)] : [nameKey(use), namespaceKey(use)];
+    throw invalid(set, parameters[set] ?? "", `${missing} is missing: both or none`);
+  }
+  const inNamespace = { "pv.name": volumeNameOf(claim), "pvc.namespace": claim.namespace };
+  const inName = { ...inNamespace, "pvc.name": claim.name };
+  const annotations = use === "node-publish" ? claim.annotations : undefined;
+  return {
+    name: expand(nameKey(use), name, inName, annotations, DNS_NAME),
+    namespace: expand(namespaceKey(use), namespace, inNamespace, undefined, DNS_LABEL),
+  };
+}
+
+function expand(
+  key: string,
+  template: string,
+  values: Readonly<Record<string, string>>,
+  annotations: Readonly<Record<string, string>> | undefined,
+  legal: RegExp,
+): string {
+  const expanded = template.replace(/\$\{[^}]*\}/g, (part) => {
+    const value = values[part.slice(2, -1)] ?? annotationFor(part, annotations);
+    if (value !== undefined) return value;
+    const known = Object.keys(values).map((name) => `\${${name}}`);
+    if (annotations !== undefined) known.push("${pvc.annotations['KEY']} that the claim has");
+    throw invalid(key, template, `${part} has no value; use ${known.join(", ")}`);
+  });
+  if (legal.test(expanded)) return expanded;
+  throw invalid(key, template, `${JSON.stringify(expanded)} is not a legal name`);
+}
+
+function annotationFor(
+  part: string,
+  annotations: Readonly<Record<string, string>> | undefined,
+): string | undefined {
+  const [, name = ""] = ANNOTATION.exec(part) ?? [];
+  return name === "" ? undefined : annotations?.[name];
+}
+
+function nameKey(use: string): string {
+  return `${PREFIX}${use}-secret-name`;
+}
+
+function namespaceKey(use: string): string {
+  return `${PREFIX}${use}-secret-namespace`;
+}
+
+function invalid(key: string, value: string, rule: string): Failure {
+  return new Failure(
+    "invalid",
+    `StorageClass parameter ${key} is ${JSON.stringify(value)}: ${rule}`,
+  );
+}
