@@ -50,7 +50,7 @@ export class ReadStream implements ReaderAhead {
       this.#restart(offsetBytes);
     }
     this.lastReadMs = this.#source.pool.nowMs();
-    this.#advance(endBytes);
+    this.#advance(offsetBytes, endBytes);
     return this.#collect(offsetBytes, endBytes);
   }
 
@@ -101,12 +101,13 @@ export class ReadStream implements ReaderAhead {
     }
   }
 
-  /** The reader has come to `endBytes`: let go of what lies behind, fetch ahead of it. */
-  #advance(endBytes: number): void {
+  /** The reader has come to `endBytes`: let go of what lies behind it, fetch ahead of it. */
+  #advance(offsetBytes: number, endBytes: number): void {
     this.#readEndBytes = Math.max(this.#readEndBytes, endBytes);
+    const behindBytes = Math.min(this.#readEndBytes - DISORDER_BYTES, offsetBytes);
     while (this.#ranges.length > 1) {
       const [first] = this.#ranges;
-      if (first === undefined || first.endBytes > this.#readEndBytes - DISORDER_BYTES) break;
+      if (first === undefined || first.endBytes > behindBytes) break;
       this.#ranges.shift();
       first.discard();
     }
