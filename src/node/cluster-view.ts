@@ -14,6 +14,8 @@ export interface MountpointPod {
   readonly uid: string;
   /** The mount it serves; a successor pod serves the mount of the one before it. */
   readonly mountId: string;
+  /** That lists it. */
+  readonly attachment: string;
   /** Of several pods of one mount, the last is the one to serve it. */
   readonly generation: number;
   readonly phase: string;
@@ -155,10 +157,12 @@ function projectPod(pod: Pod, namespace: string): NodePod | undefined {
 function mountpointOf({ metadata, status }: Pod): MountpointPod | undefined {
   const { name, uid, annotations = {} } = metadata ?? {};
   if (name === undefined || uid === undefined) return undefined;
-  if (annotations[ANNOTATION.attachment] === undefined) return undefined;
+  const attachment = annotations[ANNOTATION.attachment];
+  if (attachment === undefined) return undefined;
   return {
     name,
     uid,
+    attachment,
     mountId: annotations[ANNOTATION.mountId] ?? name,
     generation: Number(annotations[ANNOTATION.generation] ?? 0),
     phase: status?.phase ?? "Pending",

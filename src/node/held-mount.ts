@@ -38,6 +38,8 @@ export interface MountNews {
   readonly pod: MountpointPod;
   readonly cause: string;
   readonly pauseMs: number;
+  /** How often it was, in the life of this node service. */
+  readonly recoveries: number;
 }
 
 /** What a held mount needs of the world around it. */
@@ -190,7 +192,15 @@ export class HeldMount {
   #tell(what: MountNews["what"], cause: string, pauseMs: number): void {
     const { mountId, source } = this;
     const pod = this.#pod;
-    this.#around.onNews({ what, mountId, source, pod, cause, pauseMs });
+    this.#around.onNews({
+      what,
+      mountId,
+      source,
+      pod,
+      cause,
+      pauseMs,
+      recoveries: this.#recoveries,
+    });
   }
 
   /** Who waits for a dead engine waits uninterruptibly: at some point it has to end. */

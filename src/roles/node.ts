@@ -12,6 +12,7 @@ import { loadKubeAccess } from "../kube/kube-access.ts";
 import { EventWriter } from "../kube/event-writer.ts";
 import { KubeClient } from "../kube/kube-client.ts";
 import { NODES } from "../kube/resource.ts";
+import { AttachmentStatusWriter } from "../node/attachment-status.ts";
 import { ClusterView } from "../node/cluster-view.ts";
 import { NodeEvents } from "../node/node-events.ts";
 import { NodeHealth } from "../node/node-health.ts";
@@ -88,6 +89,7 @@ const role: Role<typeof FLAGS> = {
     const writer = new EventWriter(client, component, log);
     const { signal } = following;
     const events = new NodeEvents({ view, events: writer, kubeletPath, signal });
+    const status = new AttachmentStatusWriter({ client, engineVersion: VERSION, signal, log });
     const mountsDir = join(kubeletPath, "plugins", DRIVER_NAME, "mnt");
     const sources = owned.use(
       new SourceMounts({
@@ -99,6 +101,7 @@ const role: Role<typeof FLAGS> = {
           const { mountId, pod, source: _, ...rest } = news;
           log.warn({ mount: mountId, mountpoint: pod.name, ...rest }, "news of a mount");
           events.news(news);
+          status.news(news);
           volumes.settleAll(); // the pod before is needed no more
         },
       }),

@@ -123,7 +123,7 @@ export class TestPod implements AsyncDisposable {
   constructor(kubeletPath: string, name: string, change: Partial<MountpointPod>) {
     const uid = randomUUID();
     const state = { generation: 0, phase: "Running", needsUnmount: false, leaving: false };
-    this.pod = { name, uid, mountId: name, ...state, ...change };
+    this.pod = { name, uid, mountId: name, attachment: "s3pa-1", ...state, ...change };
     this.commDir = join(kubeletPath, "pods", uid, "volumes/kubernetes.io~empty-dir/comm");
     mkdirSync(this.commDir, { recursive: true });
     this.#cgroup = this.#owned.use(podCgroup(uid));
