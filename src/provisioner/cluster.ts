@@ -5,6 +5,8 @@ import type { Claim, SecretRef, Volume } from "./facts.ts";
 export interface Cluster {
   /** From the store, not from a cache. */
   findVolume(name: string, signal: AbortSignal): Promise<Volume | undefined>;
+  /** Whether there is a PV of this name, whoever has made it. */
+  hasVolume(name: string, signal: AbortSignal): Promise<boolean>;
   /** Undefined where there is none. */
   readSecret(ref: SecretRef, signal: AbortSignal): Promise<Record<string, string> | undefined>;
   holdClaim(claim: Claim, signal: AbortSignal): Promise<void>;

@@ -11,6 +11,9 @@ export function kubeCluster(client: KubeClient): Cluster {
       const found = await client.find(PVS, { name }, signal);
       return found === undefined ? undefined : volumeOf(found);
     },
+    async hasVolume(name, signal) {
+      return (await client.find(PVS, { name }, signal)) !== undefined;
+    },
     async readSecret(ref, signal) {
       const found = await client.find(SECRETS, ref, signal);
       return found === undefined ? undefined : decoded(found.data ?? {});

@@ -139,8 +139,8 @@ export class Provisioner {
     signal: AbortSignal,
   ): Promise<void> {
     const { cluster, driver, events } = this.#options;
-    const volume = await cluster.findVolume(volumeNameOf(claim), signal);
-    if (volume === undefined) {
+    const isTold = await cluster.hasVolume(volumeNameOf(claim), signal);
+    if (!isTold) {
       const plan = planFor(claim, classIn(claim, storageClass));
       const secrets = await this.#read(plan.secrets.provisioner, "provisioner", signal);
       const { kept } = await driver.discard({ ...plan.request, secrets }, signal);

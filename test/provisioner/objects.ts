@@ -70,7 +70,7 @@ export class Users {
 
   async claim(
     name: string,
-    className: string,
+    className: string | undefined,
     spec: Partial<NonNullable<PersistentVolumeClaim["spec"]>> = {},
     metadata: { namespace?: string; annotations?: Record<string, string> } = {},
   ): Promise<string> {
@@ -79,7 +79,7 @@ export class Users {
       metadata: { ...metadata, name, namespace },
       spec: {
         accessModes: ["ReadWriteMany"],
-        storageClassName: className,
+        ...(className === undefined ? {} : { storageClassName: className }),
         resources: { requests: { storage: "1Gi" } },
         ...spec,
       },

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import {
   CreateBucketCommand,
@@ -11,6 +12,7 @@ import type { Users } from "./objects.ts";
 import { startWorld } from "./world.ts";
 import type { ProvisioningWorld } from "./world.ts";
 
+const CHART = join(import.meta.dirname, "../../deploy/chart");
 const TIMEOUT = { timeout: 60_000 };
 
 let world: ProvisioningWorld;
@@ -208,6 +210,16 @@ test("a claim before its class is bound when the class comes", TIMEOUT, async ()
   await users.storageClass("tomorrow");
   await users.bound("early");
   await users.removed("early");
+});
+
+test("the chart's own class, as the default one", TIMEOUT, async () => {
+  const values = { create: true, isDefault: true, parameters: { bucketNamePrefix: "chart-" } };
+  const json = `storageClass=${JSON.stringify(values)}`;
+  await world.chart.helm("upgrade", "s3csi", CHART, "--set-json", json);
+  await users.claim("by-default", undefined);
+  const { spec } = await users.bound("by-default");
+  assert.match(spec?.csi?.volumeHandle ?? "", /^chart-/);
+  await users.removed("by-default");
 });
 
 test("the API server is away: work goes on when it is back", TIMEOUT, async () => {
