@@ -15,6 +15,15 @@ function newsOf(recoveries: number, cause = "SIGKILL"): MountNews {
   return { what: "recovered", mountId: "mp-1", source, pod, cause, pauseMs: 1, recoveries };
 }
 
+const survived = (n: number) => ({
+  name: "s3pa-1",
+  status: {
+    mountpointPods: {
+      "mp-1": { engineVersion: "1.2.3", restartsSurvived: n, lastError: "SIGKILL" },
+    },
+  },
+});
+
 test("the first word is written at once, of many more only the last", async () => {
   const written: unknown[] = [];
   const patchStatus = async (_resource: unknown, place: object, patch: object) => {
@@ -32,13 +41,5 @@ test("the first word is written at once, of many more only the last", async () =
   for (let n = 1; n <= 20; n += 1) writer.news(newsOf(n));
   await sleep(120);
   stop.abort();
-  const survived = (n: number) => ({
-    name: "s3pa-1",
-    status: {
-      mountpointPods: {
-        "mp-1": { engineVersion: "1.2.3", restartsSurvived: n, lastError: "SIGKILL" },
-      },
-    },
-  });
   assert.deepEqual(written, [survived(1), survived(20)]);
 });
