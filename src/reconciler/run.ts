@@ -28,7 +28,8 @@ export interface ReconcilerRunOptions {
 }
 
 const SWEEP_EVERY_MS = 120_000;
-const CONCURRENCY = 8;
+/** As many as connections: a busy API server answers late, and an attach waits for it twice. */
+const CONCURRENCY = 16;
 const BACK_OFF = { firstMs: 200, maxMs: 60_000 } as const;
 
 /** Resolves when the signal has aborted and the last write has ended. Rejects only for a bug. */

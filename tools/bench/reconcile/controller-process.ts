@@ -3,12 +3,15 @@ import { once } from "node:events";
 import { BUNDLE_ENTRY } from "../../bundle.ts";
 import { childrenOf, memoryBytes } from "../../stack/processes.ts";
 
+/** As the chart starts it. */
+const NODE_FLAGS = ["--max-semi-space-size=4"];
+
 /** The controller as it is shipped, against the bench's API server. Ends with this process. */
 export class ControllerProcess implements AsyncDisposable {
   readonly #child;
 
   constructor(kubeconfig: string, mountpointNamespace: string) {
-    const program = [process.execPath, BUNDLE_ENTRY, "controller"];
+    const program = [process.execPath, ...NODE_FLAGS, BUNDLE_ENTRY, "controller"];
     const flags = [
       `--kubeconfig=${kubeconfig}`,
       `--mountpoint-namespace=${mountpointNamespace}`,
