@@ -222,7 +222,7 @@ test("the chart's own class, as the default one", TIMEOUT, async () => {
   await users.removed("by-default");
 });
 
-test("the API server is away: work goes on when it is back", TIMEOUT, async () => {
+test("the API server is away: work goes on when it is back", { timeout: 150_000 }, async () => {
   await users.claim("before", "plain");
   await users.bound("before");
   world.line.cut();
