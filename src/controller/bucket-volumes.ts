@@ -99,9 +99,23 @@ export class BucketVolumes {
 
   /** Takes back what an unfinished create() with this request may have left. */
   async discard(request: CreateVolumeRequest, signal: AbortSignal): Promise<DeletedVolume> {
-    const { place } = parseCreateRequest(request);
+    const { place, name } = parseCreateRequest(request);
     const { secrets } = request;
+    const owner = place.prefix === "" ? await this.#ownerOf(place, secrets, signal) : undefined;
+    // Of that name, and another's: it was there before, and the create() has failed for it.
+    if (owner !== undefined && owner !== name) return { kept: undefined };
     return this.delete({ volumeId: volumeHandleOf(place), secrets }, signal);
+  }
+
+  /** The volume that a bucket was made for, by its tags. */
+  async #ownerOf(
+    place: VolumePlace,
+    secrets: Secrets,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    const buckets = await this.#buckets(this.#keysFor(secrets), place);
+    if (!(await buckets.exists(place.bucket, signal))) return undefined;
+    return (await buckets.tags(place.bucket, signal))?.[TAG.volume];
   }
 
   /** Why the volume can't be used so; undefined when it can. */

@@ -102,6 +102,9 @@ export function claimOf({ metadata, spec, status }: PersistentVolumeClaim): Clai
 
 function unsupportedOf(spec: PersistentVolumeClaim["spec"]): string | undefined {
   if (spec?.selector !== undefined) return "spec.selector: a selector finds volumes that exist";
+  if (spec?.volumeAttributesClassName !== undefined) {
+    return "spec.volumeAttributesClassName: an S3 volume has no attributes to change";
+  }
   const source = spec?.dataSourceRef ?? spec?.dataSource;
   if (source === undefined) return undefined;
   return `spec.dataSource: ${source.kind} ${source.name}; S3 volumes begin empty`;

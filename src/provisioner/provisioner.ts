@@ -106,7 +106,7 @@ export class Provisioner {
     const plan = planFor(claim, classIn(claim, storageClass));
     const secrets = await this.#secretsOf(plan, signal);
     // From here on a bucket may exist that no PV tells of.
-    if (!claim.isHeld) await cluster.holdClaim(claim, signal);
+    await cluster.holdClaim(claim, signal); // always: the picture may be older than a let-go
     const made = await this.#make(plan, { ...plan.request, secrets }, signal);
     await cluster.createVolume(volumeFor(plan, made), signal);
     const name = volumeNameOf(claim);

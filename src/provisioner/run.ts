@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Log } from "../base/log.ts";
 import { EventWriter } from "../kube/event-writer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
@@ -6,6 +7,7 @@ import { WatchedList } from "../kube/watched-list.ts";
 import { WorkQueue } from "../kube/work-queue.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { claimOf, classOf, volumeNameOf, volumeOf } from "./facts.ts";
+import type { Claim } from "./facts.ts";
 import { kubeCluster } from "./kube-cluster.ts";
 import { Provisioner } from "./provisioner.ts";
 import type { Driver, ProvisionerOptions } from "./provisioner.ts";
@@ -65,7 +67,9 @@ export async function startProvisioner(
     const volume = volumes.get(key);
     if (volume !== undefined) await provisioner.handleVolume(volume, workSignal);
   });
-  claims.onChange((key) => claimQueue.add(key));
+  claims.onChange((key, now, before) => {
+    if (!isOurOwnMark(now, before)) claimQueue.add(key);
+  });
   volumes.onChange((key, now, before) => {
     volumeQueue.add(key);
     const { namespace, name } = (now ?? before)?.claim ?? { namespace: "", name: "" };
@@ -83,6 +87,17 @@ export async function startProvisioner(
   await Promise.race([picture, Promise.all(following)]);
   log.info("provisioner has the picture");
   await Promise.all([claimQueue.start(signal), volumeQueue.start(signal), ...following]);
+}
+
+/**
+ * Our finalizer came or went, and nothing else: we know. To look again at once would undo the pause
+ * after a failure, since each attempt leaves such marks.
+ */
+export function isOurOwnMark(now: Claim | undefined, before: Claim | undefined): boolean {
+  if (now === undefined || before === undefined || now.isTerminating) return false;
+  return (
+    now.isHeld !== before.isHeld && isDeepStrictEqual({ ...now, isHeld: before.isHeld }, before)
+  );
 }
 
 /** Written beside the work: an event that is late or lost changes nothing. */
