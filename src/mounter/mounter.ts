@@ -17,6 +17,13 @@ import type { MountFds } from "../sys/mount-fds.ts";
 import { sendWithFds } from "../sys/unix-socket.ts";
 import { Supervisor } from "../supervisor/supervisor.ts";
 
+interface Served {
+  readonly spec: MountSpec;
+  readonly fds: MountFds;
+  /** Others have served it before. */
+  readonly resume: boolean;
+}
+
 /**
  * The first process of a Mountpoint Pod: takes one mount, keeps its engine, and ends with it. The
  * pod's result is its result: 0, hence Succeeded, only when nothing acknowledged is missing in S3.
@@ -27,7 +34,7 @@ export class Mounter {
   readonly #server: HandoverServer;
   #supervisor: Supervisor | undefined;
   /** What the supervisor serves: the node service may ask for it, to keep it too. */
-  #served: { readonly spec: MountSpec; readonly fds: MountFds } | undefined;
+  #served: Served | undefined;
   #serving = false;
   #leaving = false;
 
@@ -94,7 +101,7 @@ export class Mounter {
     const { bucket, credentials } = spec;
     const args = [bucket, "/dev/fd/0", ...spec.args]; // a place that the engine does not use
     const env = podEnvironment(spec.env, process.env);
-    this.#served = { spec, fds };
+    this.#served = { spec, fds, resume };
     const engine = { args, env, credentials, mountedByUs: true };
     return new Supervisor(engine, fds, {
       log: this.#log,
@@ -112,7 +119,7 @@ export class Mounter {
       if (socket === undefined || fds.length > 1) {
         throw new Failure("invalid", `${fds.length} descriptors came, not one socket`);
       }
-      if (this.#served === undefined) return { did: "shared", mount: null };
+      if (this.#served === undefined || !this.#mayOwe) return { did: "shared", mount: null };
       const own = this.#served.fds;
       const all = MOUNT_FDS.map((name) => own[name]);
       sendWithFds(socket, Buffer.from(" "), all);
@@ -126,8 +133,7 @@ export class Mounter {
     if (this.#supervisor === undefined || this.#served === undefined) {
       throw new Failure("absent", "this pod serves no mount");
     }
-    const { spec, fds } = this.#served;
-    this.#served = { spec: { ...spec, credentials }, fds };
+    this.#served = { ...this.#served, spec: { ...this.#served.spec, credentials } };
     this.#supervisor.rekey(credentials);
     return { did: "rekeyed" };
   }
@@ -161,10 +167,16 @@ export class Mounter {
   async #stopped(): Promise<number> {
     const supervisor = this.#supervisor;
     if (supervisor === undefined) return 0;
-    if (this.#serving) supervisor.finish();
+    const mayOwe = this.#mayOwe;
+    if (mayOwe) supervisor.finish();
     else supervisor.kill();
     const code = await supervisor.ended;
-    return this.#serving ? code : 0;
+    return mayOwe ? code : 0;
+  }
+
+  /** Something may have been acknowledged: by this engine, or by one in another container. */
+  get #mayOwe(): boolean {
+    return this.#serving || this.#served?.resume === true;
   }
 
   /** In a later turn: an answer that says so is on its way before the process ends. */

@@ -17,7 +17,7 @@ export interface AttachmentStatusOptions {
 /** An engine that is killed again and again must not keep the API server busy. */
 const AT_MOST_EVERY_MS = 10_000;
 
-/** Writes what became of a mount where `kubectl get s3pa -o yaml` shows it: the last word counts. */
+/** Tells what became of a mount in `kubectl get s3pa -o yaml`: the last word counts. */
 export class AttachmentStatusWriter {
   readonly #options: AttachmentStatusOptions;
   /** By attachment, what is still to be written; there while its turn is not over. */

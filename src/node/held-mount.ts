@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
+import { within } from "../base/within.ts";
 import type { Credentials, HandoverNote, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import type { FuseConnection } from "../sys/fuse-connection.ts";
@@ -81,6 +82,7 @@ export class HeldMount {
   #state: MountState = { is: "served", recoveries: 0 };
   #recoveries = 0;
   #isFinishing = false;
+  #isReleased = false;
   #owesKeys = false;
   #served = Promise.withResolvers<void>();
 
@@ -118,22 +120,19 @@ export class HeldMount {
   /** Does nothing, and waits for nothing, while the keys are the same. */
   async rekey(credentials: Credentials | null): Promise<void> {
     if (!this.#owesKeys && isDeepStrictEqual(this.#spec.credentials, credentials)) return;
-    this.#spec = { ...this.#spec, credentials };
+    const spec = { ...this.#spec, credentials };
+    this.#spec = spec;
     this.#owesKeys = true; // until the mounter has them
     await this.#link.rekey(credentials, AbortSignal.timeout(REKEY_WITHIN_MS));
-    this.#owesKeys = false;
+    if (this.#spec === spec) this.#owesKeys = false;
     this.#around.log.info({ mount: this.mountId }, "the engine has other keys");
   }
 
   /** Resolves when an engine serves it. */
   untilServed(signal: AbortSignal): Promise<void> {
-    const { promise, reject } = Promise.withResolvers<never>();
-    const late = () => reject(new Failure("timeout", `nobody serves ${this.mountId} in time`));
-    signal.addEventListener("abort", late, { once: true });
-    if (signal.aborted) late();
-    return Promise.race([this.#served.promise, promise]).finally(() =>
-      signal.removeEventListener("abort", late),
-    );
+    const either = AbortSignal.any([signal, this.#ending.signal]);
+    const words = `nobody serves ${this.mountId} in time`;
+    return within(this.#served.promise, either, () => new Failure("timeout", words));
   }
 
   /**
@@ -141,6 +140,9 @@ export class HeldMount {
    * an engine whose mount was the last one ends by itself, and nobody could be asked any more.
    */
   async finish(signal: AbortSignal): Promise<void> {
+    if (this.#ending.signal.aborted) {
+      throw new Failure("remote", `the mount ${this.mountId} has ended already`);
+    }
     this.#isFinishing = true;
     this.#ending.abort();
     try {
@@ -257,25 +259,22 @@ export class HeldMount {
     const next = await this.#around.untilMounter(this, signal);
     await using rollback = new AsyncDisposableStack();
     rollback.use(next.link);
+    signal.throwIfAborted(); // it is finishing: the present mounter is needed
     const wasOpen = this.#link.isOpen;
     const fencedMs = performance.now();
-    // Two engines on one connection would spoil it: the old ones are dead before there are new.
-    if (!(await this.#link.process.kill(DIE_WITHIN_MS))) {
-      throw new Failure("timeout", `the mounter of ${this.#pod.name} does not die`);
-    }
     this.#isLost("the Mountpoint Pod is replaced");
+    await this.#fence();
+    const spec = this.#spec;
     const fds = MOUNT_FDS.map((name) => this.#parts.fds[name]);
-    const within = AbortSignal.any([signal, AbortSignal.timeout(HAND_OVER_WITHIN_MS)]);
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(HAND_OVER_WITHIN_MS)]);
     try {
-      await next.link.mount(this.#spec, fds, { resume: true }, within);
+      await next.link.mount(spec, fds, { resume: true }, limit);
     } catch (error) {
-      // One that serves a mount which we do not know of is of no more use than one that hangs.
-      const isLost = error instanceof Failure && USELESS.has(error.kind);
-      if (isLost) await next.link.process.kill(DIE_WITHIN_MS);
-      throw error;
+      if (!signal.aborted) await this.#afterRefusal(error, next.link, signal);
+      throw error; // when we leave, whoever has the descriptors now keeps them
     }
     rollback.move();
-    this.#owesKeys = false;
+    this.#owesKeys = this.#spec !== spec;
     this.#link[Symbol.dispose]();
     this.#link = this.#listenTo(next.link);
     const cause = wasOpen ? "replaced by a successor" : "the container has ended";
@@ -283,7 +282,26 @@ export class HeldMount {
     this.#isServed("handed over", cause, performance.now() - (wasOpen ? fencedMs : startedMs));
   }
 
+  /** Two engines on one connection would spoil it: the old ones are dead before there are new. */
+  async #fence(): Promise<void> {
+    if (await this.#link.process.kill(DIE_WITHIN_MS)) return;
+    if (this.#link.isOpen) this.#served.resolve();
+    throw new Failure("timeout", `the mounter of ${this.#pod.name} does not die`);
+  }
+
+  /** One that has said no can be asked again. Any other may have the descriptors: it has to die. */
+  async #afterRefusal(error: unknown, link: MounterLink, signal: AbortSignal): Promise<void> {
+    const hasAnswered = error instanceof Failure && link.isOpen && !USELESS.has(error.kind);
+    if (hasAnswered) return;
+    while (!signal.aborted && !(await link.process.kill(DIE_WITHIN_MS))) {
+      this.#around.log.error({ mount: this.mountId }, "a mounter that has the mount does not die");
+    }
+  }
+
+  /** Once: what is closed may be another's by its number. */
   #release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
     this.#link[Symbol.dispose]();
     this.#parts.connection?.[Symbol.dispose]();
     closeMountFds(this.#parts.fds);

@@ -34,9 +34,14 @@ export class Patience {
       return `${why}, and no engine for ${Math.round(ms / 1000)} s`;
     };
     const whole = after(giveUpAfterMs, "the mount has users");
-    const leaving = this.#untilLeaving(source, signal).then(() =>
-      after(giveUpLeavingAfterMs, "every workload is terminating"),
-    );
+    const { workloadsOf, isLeaving } = this.#options;
+    const leaving = (async () => {
+      for (;;) {
+        await this.#untilLeaving(source, signal);
+        const why = await after(giveUpLeavingAfterMs, "every workload is terminating");
+        if (workloadsOf(source).every(isLeaving)) return why; // else one has come meanwhile
+      }
+    })();
     try {
       return await Promise.any([whole, leaving]);
     } catch {

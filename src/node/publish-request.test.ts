@@ -52,6 +52,7 @@ test("a good request is taken apart", () => {
     workloadUid: "uid-1",
     mountOptions: ["allow-delete"],
     readOnly: false,
+    isSingle: false,
     context: {
       bucketName: "bucket-1",
       authenticationSource: "driver",

@@ -11,6 +11,8 @@ export interface PublishRequest {
   readonly workloadUid: string;
   readonly mountOptions: readonly string[];
   readonly readOnly: boolean;
+  /** ReadWriteOncePod: at no other target at the same time. */
+  readonly isSingle?: boolean;
   readonly context: VolumeContext;
   readonly secrets: Readonly<Record<string, string>>;
 }
@@ -27,7 +29,7 @@ const READ_ONLY_MODES: ReadonlySet<Mode> = new Set([
   Mode.MULTI_NODE_READER_ONLY,
   Mode.SINGLE_NODE_READER_ONLY,
 ]);
-/** One node or one pod at a time is Kubernetes' to keep; S3 takes writers from anywhere. */
+/** One node at a time is Kubernetes' to keep; S3 takes writers from anywhere. */
 const MODES: ReadonlySet<Mode> = new Set([
   ...READ_ONLY_MODES,
   Mode.MULTI_NODE_MULTI_WRITER,
@@ -66,6 +68,7 @@ export function parsePublishRequest(
     workloadUid,
     mountOptions: accessType.case === "mount" ? accessType.value.mountFlags : [],
     readOnly: request.readonly || READ_ONLY_MODES.has(mode),
+    isSingle: mode === Mode.SINGLE_NODE_SINGLE_WRITER,
     context: parseVolumeContext(request.volumeContext),
     secrets: request.secrets,
   };

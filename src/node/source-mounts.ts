@@ -1,11 +1,11 @@
-import { mkdirSync } from "node:fs";
+import { closeSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import { KeyedQueue } from "../base/keyed-queue.ts";
 import type { Log } from "../base/log.ts";
 import type { Credentials, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
-import { FuseConnection } from "../sys/fuse-connection.ts";
+import type { FuseConnection } from "../sys/fuse-connection.ts";
 import { FUSE_FILESYSTEM_TYPE, mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { closeMountFds, createMountMemory, MOUNT_FDS } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
@@ -18,7 +18,7 @@ import type { MountNews, MountState, Source, Surroundings } from "./held-mount.t
 import { mounterIfThere, untilMounter } from "./mounter-socket.ts";
 import { Patience } from "./patience.ts";
 import { checkReturned } from "./returned-mount.ts";
-import { removeDirectory, unmountSource } from "./source-directory.ts";
+import { connectionOf, removeDirectory, unmountSource } from "./source-directory.ts";
 import { untilNextMounter, untilSuccessor } from "./successor.ts";
 
 const READ_AHEAD_KIB = 1024;
@@ -81,8 +81,8 @@ export class SourceMounts implements Disposable {
     if (mountId !== undefined && this.#queue.isBusy(mountId)) return false;
     for (const pod of pods) {
       try {
-        if ((await this.#queue.run(pod.mountId, () => this.#adopt(pod))) !== undefined)
-          return false;
+        const adopt = async () => this.#held.get(pod.mountId) ?? (await this.#adopt(pod));
+        if ((await this.#queue.run(pod.mountId, adopt)) !== undefined) return false;
       } catch (error) {
         this.#options.log.warn({ mount: mountId, err: error }, "a mount may be alive, or not");
         return false;
@@ -150,9 +150,10 @@ export class SourceMounts implements Disposable {
       if (source !== undefined && isBound(source, this.#options.kubeletPath)) return false;
       const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
       const held = this.#held.get(mountId);
+      const server = held?.pod.uid;
       // Acknowledged writes may wait for the next engine: with the mount they would be gone.
       await held?.untilServed(signal).catch(() => {});
-      using connection = held === undefined ? this.#connectionOf(source) : undefined;
+      using connection = held === undefined ? connectionOf(source, this.#options.log) : undefined;
       const finished = held?.finish(signal) ?? this.#finish(pod, connection, signal);
       finished.catch(() => {}); // awaited below, when the mount is off
       try {
@@ -162,6 +163,8 @@ export class SourceMounts implements Disposable {
         await finished; // in any case: it may still use the connection's handle
       }
       if (source !== undefined) this.#options.log.info({ mount: mountId }, "source unmounted");
+      // A successor that came too late to serve waits all the same.
+      if (server !== undefined && server !== pod?.uid) await this.#finish(pod, undefined, signal);
       return true;
     });
   }
@@ -171,7 +174,10 @@ export class SourceMounts implements Disposable {
    * the first process of a container gets none before it listens. False: it still serves.
    */
   async dismiss(pod: MountpointPod): Promise<boolean> {
-    if (this.#held.get(pod.mountId)?.pod.uid === pod.uid) return false;
+    const held = this.#held.get(pod.mountId);
+    // Mounted and not held: it may be this very one that serves it.
+    if (held === undefined && this.#find(pod.mountId) !== undefined) return false;
+    if (held?.pod.uid === pod.uid) return false;
     const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
     using link = await untilMounter(this.#options.kubeletPath, pod.uid, signal);
     await link.finish(signal);
@@ -216,7 +222,7 @@ export class SourceMounts implements Disposable {
     served: { readonly pod: MountpointPod; readonly link: MounterLink },
   ): HeldMount {
     const { mountId } = served.pod;
-    const parts = { mountId, source, fds, connection: this.#connectionOf(source) };
+    const parts = { mountId, source, fds, connection: connectionOf(source, this.#options.log) };
     const held = new HeldMount(parts, spec, served, this.#around);
     this.#held.set(mountId, held);
     return held;
@@ -229,8 +235,12 @@ export class SourceMounts implements Disposable {
     await using rollback = new AsyncDisposableStack();
     rollback.use(link);
     const shared = await link.share(AbortSignal.timeout(SHARE_WITHIN_MS));
+    if (shared === undefined) return undefined;
     const source = this.#find(pod.mountId);
-    if (shared === undefined || source === undefined) return undefined;
+    if (source === undefined) {
+      for (const fd of shared.fds) closeSync(fd);
+      return undefined;
+    }
     const fds = checkReturned(shared.fds, source.device);
     rollback.move();
     this.#options.log.info({ mount: pod.mountId, mountpoint: pod.name }, "mount held again");
@@ -241,8 +251,10 @@ export class SourceMounts implements Disposable {
   async #adoptOrClear(pod: MountpointPod): Promise<HeldMount | undefined> {
     const source = this.#find(pod.mountId);
     if (source === undefined) return undefined;
-    const adopted = await this.#adopt(pod);
-    if (adopted !== undefined) return adopted;
+    for (const one of this.#options.view.pods()) {
+      const adopted = one.mountId === pod.mountId ? await this.#adopt(one) : undefined;
+      if (adopted !== undefined) return adopted;
+    }
     this.#options.log.warn({ mount: pod.mountId }, "the mount has no engine: making it anew");
     unmount(source.dir, { detach: true });
     return undefined;
@@ -285,16 +297,6 @@ export class SourceMounts implements Disposable {
         giveUpLeavingAfterMs,
       }),
     };
-  }
-
-  #connectionOf(source: Source | undefined): FuseConnection | undefined {
-    if (source === undefined) return undefined;
-    try {
-      return new FuseConnection(source.device);
-    } catch (error) {
-      this.#options.log.warn({ err: error }, "no handle to end the connection by force");
-      return undefined;
-    }
   }
 
   #heldAt(device: string): HeldMount | undefined {

@@ -56,6 +56,7 @@ export class Volumes {
     const { target } = request;
     using _lock = this.#locks.hold(target.path);
     if (await this.#isPublished(request)) return;
+    if (request.isSingle === true) refuseSecond(target);
     const clock = new StopWatch();
     const source = await this.#whileWanted(request, signal, (wanted) =>
       this.#source(request, wanted, clock),
@@ -277,6 +278,17 @@ function byGenerationDown(one: MountpointPod, other: MountpointPod): number {
 
 function isOver(pod: MountpointPod): boolean {
   return pod.phase === "Succeeded" || pod.phase === "Failed";
+}
+
+/** The scheduler keeps a volume of one pod to it; who comes past it is stopped here. */
+function refuseSecond({ path, pvName }: Target): void {
+  const suffix = `/volumes/kubernetes.io~csi/${pvName}/mount`;
+  const other = readMounts().find(
+    ({ type, mountPoint }) =>
+      type === FUSE_FILESYSTEM_TYPE && mountPoint !== path && mountPoint.endsWith(suffix),
+  );
+  if (other === undefined) return;
+  throw new Failure("refused", `volume ${pvName} is ReadWriteOncePod and in use by another pod`);
 }
 
 /** Only what mountinfo has just shown at the source is bound: right type, right device. */

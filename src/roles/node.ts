@@ -115,9 +115,9 @@ const role: Role<typeof FLAGS> = {
       policy: { volumeEndpoints: config.allowVolumeEndpoints },
       warn: ({ workloadUid }, note) => events.warn(workloadUid, note),
     });
-    owned.use(view.onPodChange(() => volumes.settleAll()));
     await view.synced;
-    await sources.adoptAll();
+    await sources.adoptAll(); // before anything is taken down: who serves what is known only then
+    owned.use(view.onPodChange(() => volumes.settleAll()));
     volumes.settleAll();
     const sweep = setInterval(
       () => void sources.adoptAll().then(() => volumes.settleAll()),

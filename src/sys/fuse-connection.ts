@@ -20,7 +20,7 @@ const fsmount = bind("long syscall(long number, int fd, unsigned int flags, unsi
  * to another mount as soon as it has gone, and this handle then does nothing instead.
  */
 export class FuseConnection implements Disposable {
-  readonly #abortFd: number;
+  #abortFd: number;
 
   /** `device` as mountinfo has it: the minor number names the connection. */
   constructor(device: string) {
@@ -35,11 +35,12 @@ export class FuseConnection implements Disposable {
 
   /** Every request on it fails from now on; whoever waits for one is released. */
   abort(): void {
-    writeSync(this.#abortFd, "1");
+    if (this.#abortFd !== -1) writeSync(this.#abortFd, "1");
   }
 
   [Symbol.dispose](): void {
-    closeSync(this.#abortFd);
+    if (this.#abortFd !== -1) closeSync(this.#abortFd);
+    this.#abortFd = -1; // its number may be another's by now
   }
 }
 

@@ -109,7 +109,8 @@ export class MounterProcess implements AsyncDisposable {
 
   /** The engines that run, by the kernel's word. */
   get enginePids(): number[] {
-    return childrenOf(this.pid);
+    const { pid } = this;
+    return pid === -1 ? [] : childrenOf(pid);
   }
 
   link(): MounterLink {

@@ -24,7 +24,6 @@ const SKIPPED: Readonly<Record<string, string>> = {
   NodeExpandVolume: "a bucket has no size",
   NodeGetVolumeHealth: "a volume's condition is the matter of NodeGetVolumeStats",
   NodeGetStorageHealth: "the S3 server's health is not the node's to tell",
-  "with single node multi writer capability": "one writer at a time is not ours to keep",
 };
 const SERVICE = "Node Service";
 const REASON = /not supported|does not have/;
