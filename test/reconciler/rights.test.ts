@@ -85,12 +85,11 @@ test("a node service writes its part of the status of its own attachments", TIME
 
 test("nobody may touch the pods of others", TIMEOUT, async () => {
   using node = client(NODE_ACCOUNT, "n1");
-  await node.list(PODS, { namespace: MOUNTPOINTS }, signal);
-  await assert.rejects(node.list(PODS, {}, signal), DENIED);
-  await assert.rejects(
-    node.delete(PODS, { namespace: MOUNTPOINTS, name: "x" }, {}, signal),
-    DENIED,
-  );
+  await node.list(PODS, { fieldSelector: "spec.nodeName=n1" }, signal); // who is being deleted
+  for (const namespace of [MOUNTPOINTS, "default"]) {
+    await assert.rejects(node.delete(PODS, { namespace, name: "x" }, {}, signal), DENIED);
+    await assert.rejects(node.patch(PODS, { namespace, name: "x" }, {}, signal), DENIED);
+  }
   using controller = client("s3-csi-driver-controller-sa");
   const place = { namespace: "default", name: "x" };
   await assert.rejects(controller.delete(PODS, place, {}, signal), DENIED);

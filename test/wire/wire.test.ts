@@ -8,6 +8,8 @@ import { differences, wireFactsOf } from "./wire-facts.ts";
 import type { WireFacts } from "./wire-facts.ts";
 
 const OURS = join(import.meta.dirname, "../../src/csi/proto");
+/** Gone from CSI 1.13 with its numbers reserved; kubelets (1.36 too) go by 1.9 and read it. */
+const WITHDRAWN = /volume_condition|VolumeCondition|VOLUME_CONDITION/;
 let scratch = "";
 let official: WireFacts = new Map();
 
@@ -26,7 +28,8 @@ test("what we serve is on the wire as the official definitions say", async () =>
   for (const path of ["/csi.v1.Identity/Probe", "/pluginregistration.Registration/GetInfo"]) {
     assert(ours.has(path), `${path} is compared`);
   }
-  assert.deepEqual(differences(ours, official), []);
+  const differing = differences(ours, official).filter((line) => !WITHDRAWN.test(line));
+  assert.deepEqual(differing, []);
 });
 
 const mutations: [what: string, from: string, to: string, reported: RegExp][] = [
