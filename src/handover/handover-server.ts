@@ -2,6 +2,7 @@ import { closeSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import { SystemError } from "../sys/libc.ts";
+import { closeAll } from "../sys/mount-fds.ts";
 import { FOREVER_MS } from "../sys/poll.ts";
 import {
   DESCRIPTORS_MAX,
@@ -87,7 +88,7 @@ export class HandoverServer {
       this.#log.warn({ err: error }, "a conversation with the node service broke off");
     } finally {
       this.#connections.delete(connection);
-      for (const fd of waiting) closeSync(fd);
+      closeAll(waiting);
       closeSync(connection);
     }
   }
@@ -121,7 +122,7 @@ function requestOf(line: string, fds: readonly number[]): HandoverRequest {
   try {
     return decodeLine(HandoverRequest, line);
   } catch (error) {
-    for (const fd of fds) closeSync(fd); // no handler will
+    closeAll(fds); // no handler will
     throw error;
   }
 }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Failure } from "../base/failure.ts";
+import { untilFound } from "../base/until-found.ts";
 import type { Log } from "../base/log.ts";
 import { BackOff } from "./back-off.ts";
 import type { KubeClient, Selection, WatchEvent } from "./kube-client.ts";
@@ -73,20 +74,11 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
 
   /** The first answer that `find` gives, now or after a change; rejects when the signal aborts. */
   until<R>(find: (list: this) => R | undefined, signal: AbortSignal): Promise<R> {
-    const { promise, resolve, reject } = Promise.withResolvers<R>();
-    const look = () => {
-      const found = find(this);
-      if (found !== undefined) resolve(found);
-    };
-    const abort = () => reject(signal.reason);
-    const subscription = this.onChange(look);
-    signal.addEventListener("abort", abort, { once: true });
-    if (signal.aborted) abort();
-    else look();
-    return promise.finally(() => {
-      subscription[Symbol.dispose]();
-      signal.removeEventListener("abort", abort);
-    });
+    return untilFound(
+      () => find(this),
+      (look) => this.onChange(look),
+      signal,
+    );
   }
 
   /** Follows until the signal aborts. Rejects only for a bug, never for a fault of the server. */

@@ -1,4 +1,3 @@
-import { closeSync } from "node:fs";
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
@@ -12,7 +11,7 @@ import type {
   MountSpec,
 } from "../handover/messages.ts";
 import { podEnvironment } from "../supervisor/engine-process.ts";
-import { MOUNT_FDS } from "../sys/mount-fds.ts";
+import { closeAll, listOf, MOUNT_FDS, mountFdsOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 import { sendWithFds } from "../sys/unix-socket.ts";
 import { Supervisor } from "../supervisor/supervisor.ts";
@@ -81,9 +80,8 @@ export class Mounter {
   }
 
   async #mount(request: MountRequest, fds: readonly number[]): Promise<HandoverAnswer> {
-    const [fuse, slots, journal, spool] = fds;
-    const all = fuse !== undefined && slots !== undefined && journal !== undefined;
-    if (!all || spool === undefined || fds.length !== MOUNT_FDS.length) {
+    const given = mountFdsOf(fds);
+    if (given === undefined) {
       closeAll(fds);
       throw new Failure("invalid", `${fds.length} descriptors came, not ${MOUNT_FDS.join(", ")}`);
     }
@@ -92,7 +90,7 @@ export class Mounter {
       throw new Failure("busy", "this pod serves a mount already");
     }
     const { do: _do, resume, ...spec } = request;
-    this.#supervisor = this.#supervise(spec, resume, { fuse, slots, journal, spool });
+    this.#supervisor = this.#supervise(spec, resume, given);
     await this.#started(this.#supervisor);
     return { did: "ready" };
   }
@@ -120,9 +118,7 @@ export class Mounter {
         throw new Failure("invalid", `${fds.length} descriptors came, not one socket`);
       }
       if (this.#served === undefined || !this.#mayOwe) return { did: "shared", mount: null };
-      const own = this.#served.fds;
-      const all = MOUNT_FDS.map((name) => own[name]);
-      sendWithFds(socket, Buffer.from(" "), all);
+      sendWithFds(socket, Buffer.from(" "), listOf(this.#served.fds));
       return { did: "shared", mount: this.#served.spec };
     } finally {
       closeAll(fds);
@@ -183,8 +179,4 @@ export class Mounter {
   #end(code: number): void {
     setImmediate(() => this.#over.resolve(code));
   }
-}
-
-function closeAll(fds: readonly number[]): void {
-  for (const fd of fds) closeSync(fd);
 }

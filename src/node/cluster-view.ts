@@ -134,6 +134,13 @@ export class ClusterView {
     return this.#pods.onChange(listener);
   }
 
+  /** Each change of a Mountpoint Pod of this node: workloads come and go more often. */
+  onMountpointPodChange(listener: () => void): Disposable {
+    return this.#pods.onChange((_key, now, before) => {
+      if ((now ?? before)?.mountpoint !== undefined) listener();
+    });
+  }
+
   #assignmentOf({ workloadUid, volumeId, pvName }: Claimant): Assignment | undefined {
     for (const { metadata, spec } of this.#attachments.values()) {
       if (spec.volumeID !== volumeId || spec.persistentVolumeName !== pvName) continue;
@@ -142,6 +149,11 @@ export class ClusterView {
     }
     return undefined;
   }
+}
+
+/** Its container will not run again. */
+export function isOver({ phase }: MountpointPod): boolean {
+  return phase === "Succeeded" || phase === "Failed";
 }
 
 function projectPod(pod: Pod, namespace: string): NodePod | undefined {

@@ -7,7 +7,7 @@ import { within } from "../base/within.ts";
 import type { Credentials, HandoverNote, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import type { FuseConnection } from "../sys/fuse-connection.ts";
-import { closeMountFds, MOUNT_FDS } from "../sys/mount-fds.ts";
+import { closeMountFds, listOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 import type { MountpointPod } from "./cluster-view.ts";
 import type { Patience } from "./patience.ts";
@@ -43,13 +43,16 @@ export interface MountNews {
   readonly recoveries: number;
 }
 
+/** Who serves a mount: a pod, and the way to its mounter. */
+export interface Server {
+  readonly pod: MountpointPod;
+  readonly link: MounterLink;
+}
+
 /** What a held mount needs of the world around it. */
 export interface Surroundings {
   /** The next mounter that could serve it: another than the one that does. */
-  untilMounter(
-    mount: HeldMount,
-    signal: AbortSignal,
-  ): Promise<{ readonly pod: MountpointPod; readonly link: MounterLink }>;
+  untilMounter(mount: HeldMount, signal: AbortSignal): Promise<Server>;
   /** Resolves when a pod is there that is to serve it instead of the present one. */
   untilSuccessor(mount: HeldMount, signal: AbortSignal): Promise<void>;
   isMounted(source: Source): boolean;
@@ -82,24 +85,18 @@ export class HeldMount {
   #state: MountState = { is: "served", recoveries: 0 };
   #recoveries = 0;
   #isFinishing = false;
-  #isReleased = false;
   #owesKeys = false;
   #served = Promise.withResolvers<void>();
 
   /** Owns descriptors, handle and link from now on. */
-  constructor(
-    parts: HeldParts,
-    spec: MountSpec,
-    served: { readonly pod: MountpointPod; readonly link: MounterLink },
-    around: Surroundings,
-  ) {
+  constructor(parts: HeldParts, spec: MountSpec, server: Server, around: Surroundings) {
     this.mountId = parts.mountId;
     this.source = parts.source;
     this.#parts = parts;
     this.#spec = spec;
     this.#around = around;
-    this.#pod = served.pod;
-    this.#link = this.#listenTo(served.link);
+    this.#pod = server.pod;
+    this.#link = this.#listenTo(server.link);
     this.#served.resolve();
     void this.#tend(); // rejects only for a bug, which ends the process
   }
@@ -265,7 +262,7 @@ export class HeldMount {
     this.#isLost("the Mountpoint Pod is replaced");
     await this.#fence();
     const spec = this.#spec;
-    const fds = MOUNT_FDS.map((name) => this.#parts.fds[name]);
+    const fds = listOf(this.#parts.fds);
     const limit = AbortSignal.any([signal, AbortSignal.timeout(HAND_OVER_WITHIN_MS)]);
     try {
       await next.link.mount(spec, fds, { resume: true }, limit);
@@ -298,10 +295,8 @@ export class HeldMount {
     }
   }
 
-  /** Once: what is closed may be another's by its number. */
+  /** By finish(), or else when it is tended no more: never by both. */
   #release(): void {
-    if (this.#isReleased) return;
-    this.#isReleased = true;
     this.#link[Symbol.dispose]();
     this.#parts.connection?.[Symbol.dispose]();
     closeMountFds(this.#parts.fds);

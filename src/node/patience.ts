@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { untilFound } from "../base/until-found.ts";
 import type { Source } from "./held-mount.ts";
 
 const GIVE_UP_AFTER_MS = 600_000;
@@ -34,12 +35,11 @@ export class Patience {
       return `${why}, and no engine for ${Math.round(ms / 1000)} s`;
     };
     const whole = after(giveUpAfterMs, "the mount has users");
-    const { workloadsOf, isLeaving } = this.#options;
     const leaving = (async () => {
       for (;;) {
         await this.#untilLeaving(source, signal);
         const why = await after(giveUpLeavingAfterMs, "every workload is terminating");
-        if (workloadsOf(source).every(isLeaving)) return why; // else one has come meanwhile
+        if (this.#areAllLeaving(source)) return why; // else one has come meanwhile
       }
     })();
     try {
@@ -49,19 +49,13 @@ export class Patience {
     }
   }
 
-  #untilLeaving(source: Source, signal: AbortSignal): Promise<void> {
-    const { workloadsOf, isLeaving, onChange } = this.#options;
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const look = () => {
-      if (workloadsOf(source).every(isLeaving)) resolve();
-    };
-    const subscription = onChange(look);
-    const abort = () => reject(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
-    look();
-    return promise.finally(() => {
-      subscription[Symbol.dispose]();
-      signal.removeEventListener("abort", abort);
-    });
+  #untilLeaving(source: Source, signal: AbortSignal): Promise<unknown> {
+    const { onChange } = this.#options;
+    return untilFound(() => (this.#areAllLeaving(source) ? true : undefined), onChange, signal);
+  }
+
+  #areAllLeaving(source: Source): boolean {
+    const { workloadsOf, isLeaving } = this.#options;
+    return workloadsOf(source).every(isLeaving);
   }
 }

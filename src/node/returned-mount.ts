@@ -1,7 +1,7 @@
-import { closeSync, fstatSync, readFileSync } from "node:fs";
+import { fstatSync, readFileSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import { isSealedMemory } from "../sys/memfd.ts";
-import { MOUNT_FDS } from "../sys/mount-fds.ts";
+import { closeAll, MOUNT_FDS, mountFdsOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 
 /** 10:229, the number of /dev/fuse on every Linux. */
@@ -13,22 +13,21 @@ const FUSE_DEVICE = (10 << 8) | 229;
  */
 export function checkReturned(fds: readonly number[], device: string): MountFds {
   try {
-    const [fuse, slots, journal, spool] = fds;
-    if (fuse === undefined || slots === undefined || journal === undefined) throw wrongNumber(fds);
-    if (spool === undefined || fds.length !== MOUNT_FDS.length) throw wrongNumber(fds);
-    checkConnection(fuse, device);
-    for (const memory of [slots, journal, spool]) {
-      if (!isSealedMemory(memory)) throw new Failure("denied", "what came back is no such memory");
+    const returned = mountFdsOf(fds);
+    if (returned === undefined) {
+      const message = `${fds.length} descriptors came back, not ${MOUNT_FDS.length}`;
+      throw new Failure("denied", message);
     }
-    return { fuse, slots, journal, spool };
+    const { fuse, ...memory } = returned;
+    checkConnection(fuse, device);
+    if (!Object.values(memory).every(isSealedMemory)) {
+      throw new Failure("denied", "what came back is no such memory");
+    }
+    return returned;
   } catch (error) {
-    for (const fd of fds) closeSync(fd);
+    closeAll(fds);
     throw error;
   }
-}
-
-function wrongNumber(fds: readonly number[]): Failure {
-  return new Failure("denied", `${fds.length} descriptors came back, not ${MOUNT_FDS.length}`);
 }
 
 /** Of that very mount, where the kernel tells; of some FUSE mount of that pod where it does not. */

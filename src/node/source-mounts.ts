@@ -1,5 +1,5 @@
-import { closeSync, mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { mkdirSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import { KeyedQueue } from "../base/keyed-queue.ts";
 import type { Log } from "../base/log.ts";
@@ -7,14 +7,15 @@ import type { Credentials, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import type { FuseConnection } from "../sys/fuse-connection.ts";
 import { FUSE_FILESYSTEM_TYPE, mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
-import { closeMountFds, createMountMemory, MOUNT_FDS } from "../sys/mount-fds.ts";
+import { closeAll, closeMountFds, createMountMemory, listOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
+import type { MountEntry } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
 import { boundWorkloads, isBound } from "./binds.ts";
 import type { ClusterView, MountpointPod } from "./cluster-view.ts";
 import { HeldMount } from "./held-mount.ts";
-import type { MountNews, MountState, Source, Surroundings } from "./held-mount.ts";
+import type { MountNews, MountState, Server, Source, Surroundings } from "./held-mount.ts";
 import { mounterIfThere, untilMounter } from "./mounter-socket.ts";
 import { Patience } from "./patience.ts";
 import { checkReturned } from "./returned-mount.ts";
@@ -35,7 +36,7 @@ export interface SourceMountsOptions {
   readonly kubeletPath: string;
   /** Below `kubeletPath`. */
   readonly mountsDir: string;
-  readonly view: Pick<ClusterView, "pods" | "pod" | "onPodChange">;
+  readonly view: Pick<ClusterView, "pods" | "pod" | "onPodChange" | "onMountpointPodChange">;
   readonly onNews?: (news: MountNews) => void;
   readonly log: Log;
   readonly mountWithinMs?: number;
@@ -76,7 +77,7 @@ export class SourceMounts implements Disposable {
    */
   async isDead(device: string): Promise<boolean> {
     if (this.#heldAt(device) !== undefined) return false;
-    const mountId = this.ids().find((id) => this.#find(id)?.device === device);
+    const mountId = this.#idOf(device);
     const pods = this.#options.view.pods().filter((pod) => pod.mountId === mountId);
     if (mountId !== undefined && this.#queue.isBusy(mountId)) return false;
     for (const pod of pods) {
@@ -179,8 +180,7 @@ export class SourceMounts implements Disposable {
     if (held === undefined && this.#find(pod.mountId) !== undefined) return false;
     if (held?.pod.uid === pod.uid) return false;
     const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
-    using link = await untilMounter(this.#options.kubeletPath, pod.uid, signal);
-    await link.finish(signal);
+    await this.#finish(pod, undefined, signal);
     return true;
   }
 
@@ -208,22 +208,16 @@ export class SourceMounts implements Disposable {
     const source = this.#find(pod.mountId);
     if (source === undefined) throw new Failure("remote", `${dir} is not mounted after mount(2)`);
     raiseReadAhead(source.device, READ_AHEAD_KIB);
-    const all = MOUNT_FDS.map((name) => fds[name]);
-    await link.mount(spec, all, { resume: false }, signal);
+    await link.mount(spec, listOf(fds), { resume: false }, signal);
     rollback.move();
     this.#hold(source, fds, spec, { pod, link });
     return source;
   }
 
-  #hold(
-    source: Source,
-    fds: MountFds,
-    spec: MountSpec,
-    served: { readonly pod: MountpointPod; readonly link: MounterLink },
-  ): HeldMount {
-    const { mountId } = served.pod;
+  #hold(source: Source, fds: MountFds, spec: MountSpec, server: Server): HeldMount {
+    const { mountId } = server.pod;
     const parts = { mountId, source, fds, connection: connectionOf(source, this.#options.log) };
-    const held = new HeldMount(parts, spec, served, this.#around);
+    const held = new HeldMount(parts, spec, server, this.#around);
     this.#held.set(mountId, held);
     return held;
   }
@@ -238,7 +232,7 @@ export class SourceMounts implements Disposable {
     if (shared === undefined) return undefined;
     const source = this.#find(pod.mountId);
     if (source === undefined) {
-      for (const fd of shared.fds) closeSync(fd);
+      closeAll(shared.fds);
       return undefined;
     }
     const fds = checkReturned(shared.fds, source.device);
@@ -308,6 +302,14 @@ export class SourceMounts implements Disposable {
     const entry = mountAt(readMounts(), dir);
     if (entry?.type !== FUSE_FILESYSTEM_TYPE) return undefined;
     return { dir, device: entry.device };
+  }
+
+  #idOf(device: string): string | undefined {
+    const { mountsDir } = this.#options;
+    const isIt = (entry: MountEntry) =>
+      entry.device === device && dirname(entry.mountPoint) === mountsDir;
+    const entry = readMounts().find(isIt);
+    return entry === undefined ? undefined : basename(entry.mountPoint);
   }
 
   #dirOf(mountId: string): string {

@@ -1,14 +1,10 @@
-import type { MounterLink } from "../handover/mounter-link.ts";
+import { untilFound } from "../base/until-found.ts";
+import { isOver } from "./cluster-view.ts";
 import type { ClusterView, MountpointPod } from "./cluster-view.ts";
-import type { HeldMount } from "./held-mount.ts";
+import type { HeldMount, Server } from "./held-mount.ts";
 import { untilMounter } from "./mounter-socket.ts";
 
-type View = Pick<ClusterView, "pods" | "onPodChange">;
-
-interface Found {
-  readonly pod: MountpointPod;
-  readonly link: MounterLink;
-}
+type View = Pick<ClusterView, "pods" | "onMountpointPodChange">;
 
 /** Resolves when the controller has made a pod that is to serve a mount instead of this one. */
 export async function untilSuccessor(
@@ -16,8 +12,8 @@ export async function untilSuccessor(
   view: View,
   signal: AbortSignal,
 ): Promise<void> {
-  const isThere = () => candidates(mount, view).some((pod) => isLater(pod, mount.pod));
-  while (!isThere()) await untilChange(view, signal);
+  const find = () => candidates(mount, view).find((pod) => isLater(pod, mount.pod));
+  await untilFound(find, (look) => view.onMountpointPodChange(look), signal);
 }
 
 /**
@@ -29,15 +25,16 @@ export async function untilNextMounter(
   view: View,
   kubeletPath: string,
   signal: AbortSignal,
-): Promise<Found> {
+): Promise<Server> {
   for (;;) {
     const round = new AbortController();
     const within = AbortSignal.any([signal, round.signal]);
-    const changed = untilChange(view, within);
-    const waits = candidates(mount, view).map(async (pod): Promise<Found> => {
+    const pods = candidates(mount, view);
+    const changed = untilOthers(pods, mount, view, within);
+    const waits = pods.map(async (pod): Promise<Server> => {
       return { pod, link: await untilMounter(kubeletPath, pod.uid, within) };
     });
-    let found: Found | void = undefined;
+    let found: Server | void = undefined;
     try {
       found = await Promise.race([changed, ...waits]);
       if (found !== undefined) return found;
@@ -51,14 +48,12 @@ export async function untilNextMounter(
 
 /** While the present one is alive only a later one counts; else its own next container, too. */
 function candidates(mount: HeldMount, view: View): readonly MountpointPod[] {
-  const pods = view.pods().filter((pod) => pod.mountId === mount.mountId && mayServe(pod));
+  const pods = view
+    .pods()
+    .filter((pod) => pod.mountId === mount.mountId && !pod.leaving && !isOver(pod));
   return pods.filter(
     (pod) => isLater(pod, mount.pod) || (pod.uid === mount.pod.uid && !mount.isLinked),
   );
-}
-
-function mayServe({ leaving, phase }: MountpointPod): boolean {
-  return !leaving && phase !== "Succeeded" && phase !== "Failed";
 }
 
 function isLater(pod: MountpointPod, than: MountpointPod): boolean {
@@ -66,20 +61,24 @@ function isLater(pod: MountpointPod, than: MountpointPod): boolean {
 }
 
 /** Two may come at once: only one is needed. */
-function dropUnless(kept: Found | void, { link }: Found): void {
+function dropUnless(kept: Server | void, { link }: Server): void {
   if (kept?.link !== link) link[Symbol.dispose]();
 }
 
-function untilChange(view: View, signal: AbortSignal): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const subscription = view.onPodChange(() => resolve());
-  const abort = () => reject(signal.reason);
-  signal.addEventListener("abort", abort, { once: true });
-  if (signal.aborted) abort();
-  return promise.finally(() => {
-    subscription[Symbol.dispose]();
-    signal.removeEventListener("abort", abort);
-  });
+/** Resolves when there are other candidates than these. */
+async function untilOthers(
+  pods: readonly MountpointPod[],
+  mount: HeldMount,
+  view: View,
+  signal: AbortSignal,
+): Promise<void> {
+  const before = uidsOf(pods);
+  const find = () => (uidsOf(candidates(mount, view)) === before ? undefined : true);
+  await untilFound(find, (look) => view.onMountpointPodChange(look), signal);
+}
+
+function uidsOf(pods: readonly MountpointPod[]): string {
+  return pods.map(({ uid }) => uid).join();
 }
 
 function noop(): void {}

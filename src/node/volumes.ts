@@ -10,6 +10,7 @@ import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { planMount } from "../volume/mount-options.ts";
 import type { MountPolicy } from "../volume/mount-options.ts";
+import { isOver } from "./cluster-view.ts";
 import type { Assignment, Claimant, ClusterView, MountpointPod } from "./cluster-view.ts";
 import { secretWarnings } from "./driver-credentials.ts";
 import type { Source } from "./held-mount.ts";
@@ -87,21 +88,21 @@ export class Volumes {
     const { view, sources } = this.#options;
     const pods = [...view.pods()];
     this.#finished = this.#finished.intersection(new Set(pods.map((pod) => pod.uid)));
-    const ids = new Set([...sources.ids(), ...pods.map((pod) => pod.mountId)]);
-    for (const id of ids) {
+    const mounted = new Set(sources.ids());
+    for (const id of mounted.union(new Set(pods.map((pod) => pod.mountId)))) {
       const serving = pods.filter((pod) => pod.mountId === id);
-      this.#settle(id, serving);
+      this.#settle(id, serving, mounted.has(id));
     }
   }
 
   /** The last generation counts: those before it have been replaced. */
-  #settle(mountId: string, pods: readonly MountpointPod[]): void {
+  #settle(mountId: string, pods: readonly MountpointPod[], isMounted: boolean): void {
     const { sources, log } = this.#options;
     const live = pods.filter((one) => !isOver(one) && !this.#finished.has(one.uid));
     const [last, ...replaced] = live.toSorted(byGenerationDown);
     for (const one of replaced) this.#dismiss(one);
     if (last !== undefined && !last.needsUnmount) return;
-    if (last === undefined && !sources.ids().includes(mountId)) return;
+    if (last === undefined && !isMounted) return;
     const earlier = this.#settling.get(mountId);
     this.#settling.set(mountId, earlier === undefined ? "under way" : "look again");
     if (earlier !== undefined) return;
@@ -274,10 +275,6 @@ function isFirstVersion({ type, source }: MountEntry): boolean {
 
 function byGenerationDown(one: MountpointPod, other: MountpointPod): number {
   return other.generation - one.generation;
-}
-
-function isOver(pod: MountpointPod): boolean {
-  return pod.phase === "Succeeded" || pod.phase === "Failed";
 }
 
 /** The scheduler keeps a volume of one pod to it; who comes past it is stopped here. */

@@ -117,7 +117,7 @@ const role: Role<typeof FLAGS> = {
     });
     await view.synced;
     await sources.adoptAll(); // before anything is taken down: who serves what is known only then
-    owned.use(view.onPodChange(() => volumes.settleAll()));
+    owned.use(view.onMountpointPodChange(() => volumes.settleAll()));
     volumes.settleAll();
     const sweep = setInterval(
       () => void sources.adoptAll().then(() => volumes.settleAll()),

@@ -16,11 +16,28 @@ export function createMountMemory(): Omit<MountFds, "fuse"> {
     };
     return { slots: create("slots"), journal: create("journal"), spool: create("spool") };
   } catch (error) {
-    for (const fd of made) closeSync(fd);
+    closeAll(made);
     throw error;
   }
 }
 
+/** As they travel. */
+export function listOf(fds: MountFds): number[] {
+  return MOUNT_FDS.map((name) => fds[name]);
+}
+
+/** As they came; undefined when there are too few or too many. */
+export function mountFdsOf(list: readonly number[]): MountFds | undefined {
+  const [fuse, slots, journal, spool] = list;
+  if (fuse === undefined || slots === undefined || journal === undefined) return undefined;
+  if (spool === undefined || list.length !== MOUNT_FDS.length) return undefined;
+  return { fuse, slots, journal, spool };
+}
+
 export function closeMountFds(fds: MountFds): void {
-  for (const name of MOUNT_FDS) closeSync(fds[name]);
+  closeAll(listOf(fds));
+}
+
+export function closeAll(fds: readonly number[]): void {
+  for (const fd of fds) closeSync(fd);
 }

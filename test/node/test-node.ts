@@ -44,6 +44,10 @@ export class TestView {
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
+  onMountpointPodChange(listener: () => void): Disposable {
+    return this.onPodChange(listener);
+  }
+
   /** Now there are these, and no others. */
   set(...pods: readonly MountpointPod[]): void {
     this.#pods = [...pods];
