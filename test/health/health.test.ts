@@ -3,6 +3,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Registration } from "../../src/csi/gen/registration_pb.ts";
@@ -63,8 +64,7 @@ test(
     await first.logged("reconciler has the picture");
     await using second = controller("second");
     await second.logged("serving health");
-    await untilReady(second);
-    assert.deepEqual(await first.health("readyz"), OK);
+    for (const one of [first, second]) await untilReady(one);
     for (const one of [first, second]) assert.deepEqual(await one.health("healthz"), OK);
     await bench.volume("pv-handed-over");
     await bench.served(await bench.workload("before", "pv-handed-over"));
@@ -76,7 +76,7 @@ test(
     assert(tookMs < 5_000, `the Lease lasts 15 s, it was given back, yet it took ${tookMs} ms`);
     const uid = await bench.workload("after", "pv-handed-over");
     await bench.served(uid);
-    assert.deepEqual(await second.health("readyz"), OK);
+    await untilReady(second);
     assert.equal(await second.end(), 0);
   },
 );
@@ -108,7 +108,7 @@ test("a node is ready once the kubelet has taken the driver", TIMEOUT, async () 
   await using node = new RoleProcess([...args, "--node-id=node-1", `--endpoint=unix://${socket}`]);
   await node.logged("reg.sock");
   const unregistered = "the kubelet has not registered the driver yet\n";
-  assert.deepEqual(await node.health("readyz"), { status: 503, text: unregistered });
+  await untilReadyz(node, { status: 503, text: unregistered });
   assert.deepEqual(await node.health("healthz"), OK);
 
   const registry = join(kubelet, "plugins_registry/s3.csi.scality.com-reg.sock");
@@ -130,7 +130,11 @@ function registrationClient(path: string) {
   return createClient(Registration, transport);
 }
 
-/** Readiness is for asking: nobody is told. The test's own limit ends the loop. */
 async function untilReady(role: RoleProcess): Promise<void> {
-  while ((await role.health("readyz")).status !== 200) signal.throwIfAborted();
+  await untilReadyz(role, OK);
+}
+
+/** Readiness is for asking: nobody is told. The test's own limit ends the loop. */
+async function untilReadyz(role: RoleProcess, wanted: typeof OK): Promise<void> {
+  while (!isDeepStrictEqual(await role.health("readyz"), wanted)) signal.throwIfAborted();
 }
