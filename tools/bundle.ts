@@ -22,6 +22,7 @@ const NATIVE = [
   `@koromix/koffi-linux-${process.arch}/package.json`,
   `@koromix/koffi-linux-${process.arch}/index.js`,
   `@koromix/koffi-linux-${process.arch}/linux_${process.arch}`,
+  `@node-rs/crc32-linux-${process.arch}-gnu`,
 ];
 
 const REQUIRE =

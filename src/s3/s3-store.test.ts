@@ -185,7 +185,7 @@ test("a body carries its checksum, and is sent again when it was damaged on its 
     response.writeHead(200, { etag: '"e"' }).end();
   };
   using endpoint = await scripted([damaged, stored, stored]);
-  const sum = CHECKSUM_KINDS.crc32.of(BODY);
+  const sum = await CHECKSUM_KINDS.crc32.of(BODY);
   await endpoint.store.put("k", BODY, NONCE, signal);
   const part = await endpoint.store.uploadPart("k", "u", 1, BODY, signal);
   assert.deepEqual(sums, [sum, sum, sum]);

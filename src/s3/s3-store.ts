@@ -103,7 +103,7 @@ export class S3Store implements ObjectStore {
   /** After a lost answer it is not sent again over what others may have put there meanwhile. */
   async put(key: string, body: Uint8Array, nonce: string, signal: AbortSignal) {
     const { checksum, objectHeaders } = this.#uploads;
-    const sum = checksum && { [checksum.header]: checksum.of(body) };
+    const sum = checksum && { [checksum.header]: await checksum.of(body) };
     const headers = { ...objectHeaders, ...sum, [NONCE_HEADER]: nonce };
     const request = { method: "PUT", key, body, headers } as const;
     let lost = false;
@@ -159,7 +159,7 @@ export class S3Store implements ObjectStore {
       const response = await this.#send({ method: "PUT", key, query, body }, signal);
       return { partNumber, etag: etagOf(response) };
     }
-    const checksum = kind.of(body);
+    const checksum = await kind.of(body);
     const headers = { [kind.header]: checksum };
     const response = await this.#send({ method: "PUT", key, query, body, headers }, signal);
     return { partNumber, etag: etagOf(response), checksum };

@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
-import { crc32 } from "node:zlib";
-import { crc32c } from "./crc32c.ts";
+import type * as Crc from "@node-rs/crc32";
 
 /** How one kind of checksum is computed, and what S3 calls it in headers and documents. */
 export interface ChecksumKind {
@@ -10,7 +9,7 @@ export interface ChecksumKind {
   /** In the document that completes an upload. */
   readonly element: string;
   /** Base64, as S3 wants it. */
-  of(body: Uint8Array): string;
+  of(body: Uint8Array): Promise<string>;
 }
 
 export const CHECKSUM_KINDS = {
@@ -18,15 +17,25 @@ export const CHECKSUM_KINDS = {
     algorithm: "CRC32",
     header: "x-amz-checksum-crc32",
     element: "ChecksumCRC32",
-    of: (body) => base64Of(crc32(body)),
+    of: async (body) => base64Of((await machineCode()).crc32(body)),
   },
   crc32c: {
     algorithm: "CRC32C",
     header: "x-amz-checksum-crc32c",
     element: "ChecksumCRC32C",
-    of: (body) => base64Of(crc32c(body)),
+    of: async (body) => base64Of((await machineCode()).crc32c(body)),
   },
 } as const satisfies Record<string, ChecksumKind>;
+
+let loading: Promise<typeof Crc> | undefined;
+
+/** Loaded with the first upload. By its own name: the package in front of it looks for the libc. */
+function machineCode(): Promise<typeof Crc> {
+  loading ??= import(`@node-rs/crc32-linux-${process.arch}-gnu`).then(
+    (module: { readonly default: typeof Crc }) => module.default,
+  );
+  return loading;
+}
 
 function base64Of(sum: number): string {
   const bytes = Buffer.alloc(4);

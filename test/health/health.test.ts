@@ -3,7 +3,6 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { isDeepStrictEqual } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Registration } from "../../src/csi/gen/registration_pb.ts";
@@ -12,11 +11,10 @@ import type { TemporaryDirectory } from "../node/temporary-directory.ts";
 import { CuttableLine, installChart } from "../reconciler/control-plane.ts";
 import type { InstalledChart } from "../reconciler/control-plane.ts";
 import { Bench } from "../reconciler/objects.ts";
-import { RoleProcess } from "./role-process.ts";
+import { OK, RoleProcess } from "./role-process.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const HEALTH = "--health-port=0";
-const OK = { status: 200, text: "ok\n" };
 
 const stop = new AbortController();
 const { signal } = stop;
@@ -64,7 +62,7 @@ test(
     await first.logged("reconciler has the picture");
     await using second = controller("second");
     await second.logged("serving health");
-    for (const one of [first, second]) await untilReady(one);
+    for (const one of [first, second]) await one.untilReadyz(signal);
     for (const one of [first, second]) assert.deepEqual(await one.health("healthz"), OK);
     await bench.volume("pv-handed-over");
     await bench.served(await bench.workload("before", "pv-handed-over"));
@@ -76,7 +74,7 @@ test(
     assert(tookMs < 5_000, `the Lease lasts 15 s, it was given back, yet it took ${tookMs} ms`);
     const uid = await bench.workload("after", "pv-handed-over");
     await bench.served(uid);
-    await untilReady(second);
+    await second.untilReadyz(signal);
     assert.equal(await second.end(), 0);
   },
 );
@@ -91,7 +89,7 @@ test("a controller without an API server is alive and not ready, and heals", TIM
   assert.deepEqual(await process.health("healthz"), OK);
   line.mend();
   await process.logged("reconciler has the picture");
-  await untilReady(process);
+  await process.untilReadyz(signal);
 
   line.cut();
   await process.logged("leadership lost");
@@ -108,7 +106,7 @@ test("a node is ready once the kubelet has taken the driver", TIMEOUT, async () 
   await using node = new RoleProcess([...args, "--node-id=node-1", `--endpoint=unix://${socket}`]);
   await node.logged("reg.sock");
   const unregistered = "the kubelet has not registered the driver yet\n";
-  await untilReadyz(node, { status: 503, text: unregistered });
+  await node.untilReadyz(signal, { status: 503, text: unregistered });
   assert.deepEqual(await node.health("healthz"), OK);
 
   const registry = join(kubelet, "plugins_registry/s3.csi.scality.com-reg.sock");
@@ -128,13 +126,4 @@ function registrationClient(path: string) {
   const nodeOptions = { createConnection: () => connect(path) };
   const transport = createGrpcTransport({ baseUrl: "http://localhost", nodeOptions });
   return createClient(Registration, transport);
-}
-
-async function untilReady(role: RoleProcess): Promise<void> {
-  await untilReadyz(role, OK);
-}
-
-/** Readiness is for asking: nobody is told. The test's own limit ends the loop. */
-async function untilReadyz(role: RoleProcess, wanted: typeof OK): Promise<void> {
-  while (!isDeepStrictEqual(await role.health("readyz"), wanted)) signal.throwIfAborted();
 }

@@ -2,8 +2,16 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { isDeepStrictEqual } from "node:util";
 
 const MAIN = join(import.meta.dirname, "../../src/main.ts");
+
+export interface HealthPage {
+  readonly status: number;
+  readonly text: string;
+}
+
+export const OK: HealthPage = { status: 200, text: "ok\n" };
 
 /** One role of the program as a process of its own. What it logs can be waited for. */
 export class RoleProcess implements AsyncDisposable {
@@ -45,10 +53,15 @@ export class RoleProcess implements AsyncDisposable {
   }
 
   /** What a page of its --health-port=0 says. */
-  async health(page: "healthz" | "readyz"): Promise<{ status: number; text: string }> {
+  async health(page: "healthz" | "readyz"): Promise<HealthPage> {
     const { port } = await this.logged("serving health");
     const response = await fetch(`http://127.0.0.1:${String(port)}/${page}`);
     return { status: response.status, text: await response.text() };
+  }
+
+  /** Readiness is for asking: nobody is told. The test's own limit ends it. */
+  async untilReadyz(signal: AbortSignal, wanted: HealthPage = OK): Promise<void> {
+    while (!isDeepStrictEqual(await this.health("readyz"), wanted)) signal.throwIfAborted();
   }
 
   /** Told to end, as a kubelet does it; gives the exit status. */

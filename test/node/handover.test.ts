@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import type { MountSpec } from "../../src/handover/messages.ts";
+import type { MounterLink } from "../../src/handover/mounter-link.ts";
 import { MOUNT_FDS } from "../../src/sys/mount-fds.ts";
 import { unmount } from "../../src/sys/fuse-mount.ts";
 import { sendWithFds } from "../../src/sys/unix-socket.ts";
@@ -18,6 +19,13 @@ const run = promisify(execFile);
 const PERMANENT_WITHIN_MS = 10_000;
 const FIRST = { resume: false };
 const soon = () => AbortSignal.timeout(15_000);
+
+/** Asks first, as the node service does: the end of the last mount is the mounter's own too. */
+async function takeDown(mount: { readonly dir: string; readonly link: MounterLink }) {
+  const finished = mount.link.finish(soon());
+  unmount(mount.dir, { detach: true });
+  await finished;
+}
 
 describe("a mounter that is handed a mount", () => {
   let bucket: TestBucket;
@@ -235,8 +243,7 @@ describe("a mounter that is handed a mount", () => {
     mounter.signal("SIGTERM");
     await fs.writeFile(join(mount.dir, "after SIGTERM"), "still served");
     assert.equal(mounter.child.exitCode, null);
-    unmount(mount.dir, { detach: true });
-    await mount.link.finish(soon());
+    await takeDown(mount);
     assert.equal(await mounter.ended, 0);
     assert.equal((await bucket.get("after SIGTERM")).toString(), "still served");
   });
@@ -294,9 +301,7 @@ describe("a mounter that is handed a mount", () => {
     mounter.signal("SIGHUP");
     while (mounter.enginePids[0] === engine) await new Promise(setImmediate);
     assert.equal(await fs.readFile(join(mount.dir, "there"), "utf8"), "before");
-    const finished = mount.link.finish(soon()); // before: the last mount's end is the mounter's too
-    unmount(mount.dir, { detach: true });
-    await finished;
+    await takeDown(mount);
     assert.equal(await mounter.ended, 0);
   });
 

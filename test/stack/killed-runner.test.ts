@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { readFile, readdir } from "node:fs/promises";
+import { mkdir, readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { run } from "../../tools/run.ts";
 import { STATE_ROOT, reapDead } from "../../tools/stack/instance.ts";
 import { NOTHING, leftovers } from "./leftovers.ts";
 import { startRunner } from "./runner.ts";
@@ -14,11 +15,19 @@ test("after kill -9 of a runner, the next start leaves nothing of its servers", 
     const { processes, directories } = await leftovers(name);
     assert.notDeepEqual(processes, [], "the test looks in the right place");
     assert.deepEqual(directories, [name]);
+    await mountBelow(name);
   }
   await runner.killHard();
   await Promise.all([reapDead(), reapDead()]); // as two starts at the same moment do
   for (const name of instances) assert.deepEqual(await leftovers(name), NOTHING);
 });
+
+/** As a filesystem whose server dies with the runner leaves it. */
+async function mountBelow(instanceName: string): Promise<void> {
+  const directory = join(STATE_ROOT, instanceName, "mnt");
+  await mkdir(directory);
+  await run("mount", ["-t", "tmpfs", "left-behind", directory]);
+}
 
 async function instancesOf(pid: number | undefined): Promise<string[]> {
   const found: string[] = [];

@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { unmount } from "../../src/sys/fuse-mount.ts";
+import { readMounts } from "../../src/sys/mount-info.ts";
 import { ToolError } from "../progress.ts";
 import { removeCgroups } from "./cgroups.ts";
 import { withLock } from "./lock.ts";
@@ -109,9 +111,16 @@ async function remove(dir: string): Promise<void> {
   await waitUntilGone(() => processesOf(mark));
   await removeLink(linkOf(basename(dir)));
   await removeCgroups(basename(dir));
+  unmountBelow(dir);
   const nameless = draftOf(await thisProcess());
   await rename(dir, nameless);
   await rm(nameless, { recursive: true, force: true });
+}
+
+/** A killed runner leaves dead mounts behind, and no directory goes with a mount in it. */
+function unmountBelow(dir: string): void {
+  const below = readMounts().filter(({ mountPoint }) => mountPoint.startsWith(`${dir}/`));
+  for (const { mountPoint } of below.toReversed()) unmount(mountPoint, { detach: true });
 }
 
 /** It goes with its namespace; but a connection that was cut with data on its way keeps that. */
