@@ -36,7 +36,7 @@ export class TcpGate implements AsyncDisposable {
 
   async shut(): Promise<void> {
     const closed = this.#server?.close();
-    for (const socket of this.#sockets) socket.resetAndDestroy();
+    for (const socket of this.#sockets) socket.destroy();
     if (closed?.listening === true) await once(closed, "close");
     this.#server = undefined;
   }

@@ -22,7 +22,10 @@ interface Options {
   readonly done?: (request: Passing) => void | Promise<void>;
 }
 
-/** A server between client and server that fails as it is told. It changes no bytes otherwise. */
+/**
+ * A server between client and server that fails as it is told. It changes no bytes otherwise. Not
+ * by resetAndDestroy(): a socket that is destroyed once more meanwhile makes Node spin at its end.
+ */
 export class FaultyLine implements AsyncDisposable {
   readonly #options: Options;
   readonly #server: http.Server;
@@ -58,7 +61,7 @@ export class FaultyLine implements AsyncDisposable {
       response.writeHead(Number(fault), { connection: "close" }).end();
       request.resume();
     } else if (fault === "reset") {
-      request.socket.resetAndDestroy();
+      request.socket.destroy();
     } else if (fault !== "hang") {
       this.#forward(request, response, fault === "lost");
     }
@@ -73,7 +76,7 @@ export class FaultyLine implements AsyncDisposable {
       await done?.({ method, path });
       if (isLost) {
         answer.resume();
-        request.socket.resetAndDestroy();
+        request.socket.destroy();
         return;
       }
       response.writeHead(answer.statusCode ?? 500, answer.headers);

@@ -25,7 +25,7 @@ export async function leftovers(instanceName: string): Promise<Record<string, st
   const directories = await readdir(STATE_ROOT).catch(() => []);
   return {
     processes: await processesOf(instanceName),
-    mounts: mounts.filter((line) => line.includes(dir) || line.includes("/kubelet/")),
+    mounts: mounts.filter((line) => line.includes(dir) || line.includes("/var/lib/kubelet/")),
     links: links.filter((line) => line.includes(linkOf(instanceName)) || line.includes("cni")),
     rules: linesOf(await packetFilterRules()).filter((line) => /kube|cni/i.test(line)),
     networkNamespaces: await readdir("/run/netns").catch(() => []),
