@@ -2,13 +2,15 @@ import type { SharingKey } from "../volume/attachment.ts";
 import type { Cluster } from "./cluster.ts";
 import type { Observed } from "./decide.ts";
 import type { Attachment, MountpointPod } from "./facts.ts";
+import { isServing } from "./succession.ts";
 import type { Lineage } from "./succession.ts";
 import type { World } from "./world.ts";
 
 /**
  * The picture for decide(): from the watches, and where they leave a gap that a lag could explain
- * (a pod or workload they do not know, a pod that nobody lists) from a fresh read. So what
- * decide() takes for gone is gone, though the caches run behind our own writes.
+ * (a pod or workload they do not know, a pod that nobody lists, one that is listed and serves no
+ * more: another may have its name by now) from a fresh read. So what decide() takes for gone is
+ * gone, though the caches run behind our own writes.
  */
 export async function observe(
   name: string,
@@ -54,7 +56,7 @@ async function currentAttachment(
 function rememberedIn(attachment: Attachment | undefined, world: World): Map<string, Lineage> {
   const known = new Map<string, Lineage>();
   for (const name of Object.keys(attachment?.spec.mountpointS3PodAttachments ?? {})) {
-    const lineage = world.lineage(name);
+    const lineage = world.pod(name) ?? world.lineage(name);
     if (lineage !== undefined) known.set(name, lineage);
   }
   return known;
@@ -69,7 +71,8 @@ async function podsFor(
 ): Promise<Map<string, MountpointPod>> {
   const pods = new Map(made.map((pod) => [pod.name, pod]));
   for (const name of Object.keys(attachment?.spec.mountpointS3PodAttachments ?? {})) {
-    const pod = world.pod(name) ?? (await cluster.findPod(name, signal));
+    const cached = world.pod(name);
+    const pod = isServing(cached) ? cached : await cluster.findPod(name, signal);
     if (pod !== undefined) pods.set(name, pod);
   }
   return pods;

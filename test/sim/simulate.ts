@@ -30,14 +30,34 @@ type Kind = (typeof KINDS)[number];
 type Step = readonly [kind: number, a: number, b: number];
 const step: fc.Arbitrary<Step> = fc.tuple(fc.nat(99), fc.nat(99), fc.nat(99));
 
-/** A replay: SEED=… as the report says. Prints the seed and the smallest script that fails. */
+/** A pod fails, goes, and is made anew under its name, while its end is still to be told. */
+const SAME_NAME: Step[] = [
+  [0, 0, 1],
+  [21, 0, 0],
+  [55, 0, 0],
+  [70, 0, 0],
+  [16, 0, 58],
+  [16, 0, 76],
+  [70, 0, 51],
+  [55, 0, 0],
+  [21, 0, 57],
+  [70, 0, 0],
+  [21, 0, 5],
+  [70, 50, 0],
+  [55, 0, 0],
+  [70, 0, 0],
+];
+
+/** Tells the seed of a script that fails; SEED=… looks for the smallest one, which takes long. */
 export async function simulate(replicas: number, runs: number): Promise<void> {
   const steps = fc.array(step, { maxLength: 300, size: "max" });
   const late = fc.constantFrom(...KINDS, undefined);
   const seed = process.env["SEED"];
   await fc.assert(
     fc.asyncProperty(steps, late, (script, lateKind) => live(replicas, script, lateKind)),
-    { numRuns: runs, ...(seed && { seed: Number(seed) }) },
+    seed === undefined
+      ? { numRuns: runs, endOnFailure: true, examples: [[SAME_NAME, "workload"]] }
+      : { numRuns: runs, seed: Number(seed) },
   );
 }
 
