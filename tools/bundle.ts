@@ -1,29 +1,30 @@
 import { chmod, cp, link, mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { build } from "esbuild";
-import type { BuildOptions } from "esbuild";
+import * as esbuild from "esbuild";
+import type { BuildOptions, Plugin } from "esbuild";
+import { COMPILED, MODULE_HEAD, MODULE_TAIL } from "./compile-ahead.ts";
 import { toolMain } from "./progress.ts";
+import { run } from "./run.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 export const BUNDLE_DIR = join(ROOT, "build/bundle");
 export const BUNDLE_ENTRY = join(BUNDLE_DIR, "s3csi.cjs");
+const COMPILE_AHEAD = join(import.meta.dirname, "compile-ahead.ts");
 
-/**
- * Packages that stay outside of the bundle, since they hold machine code, with the files we need.
- */
-const NATIVE = [
-  "koffi/package.json",
-  "koffi/index.js",
-  "koffi/index.cjs",
-  "koffi/src/koffi/index.js",
-  "koffi/src/koffi/index.cjs",
-  "koffi/src/koffi/src/static.js",
-  "koffi/src/koffi/src/static.cjs",
-  `@koromix/koffi-linux-${process.arch}/package.json`,
-  `@koromix/koffi-linux-${process.arch}/index.js`,
-  `@koromix/koffi-linux-${process.arch}/linux_${process.arch}`,
-  `@node-rs/crc32-linux-${process.arch}-gnu`,
-];
+/** Machine code stays outside of the bundle, beside it. */
+const KOFFI = `@koromix/koffi-linux-${process.arch}/linux_${process.arch}/koffi.node`;
+const CRC32 = `@node-rs/crc32-linux-${process.arch}-gnu`;
+
+/** koffi looks for its machine code in many places, which takes ten times as long as loading it. */
+const koffi: Plugin = {
+  name: "koffi",
+  setup(build) {
+    build.onResolve({ filter: /^koffi$/ }, () => ({ path: "koffi", namespace: "native" }));
+    build.onLoad({ filter: /^koffi$/, namespace: "native" }, () => ({
+      contents: 'module.exports = require("./koffi.node");',
+    }));
+  },
+};
 
 const REQUIRE =
   'import{createRequire as requireFrom}from"node:module";' +
@@ -34,7 +35,8 @@ const COMMON: BuildOptions = {
   bundle: true,
   platform: "node",
   target: "node26",
-  external: ["koffi"],
+  external: ["./koffi.node"],
+  plugins: [koffi],
   minifySyntax: true,
   minifyWhitespace: true,
   logLevel: "warning",
@@ -43,12 +45,26 @@ const COMMON: BuildOptions = {
 /** Roles that somebody waits for while they start: applications, or a pod. */
 const FAST_ROLES = ["mount", "mounter"];
 
-/** What everybody starts: a fast role goes the shorter way. */
+/** What everybody starts: a fast role goes the shorter way, with code that is compiled already. */
 const ENTRY = `"use strict";
 const [, , role, ...argv] = process.argv;
 const fast = ${JSON.stringify(FAST_ROLES)}.includes(role) && !argv.includes("--version");
-if (fast) require(\`./\${role}.cjs\`).run(argv, process.env).catch(fail);
+if (fast) load(\`\${__dirname}/\${role}.cjs\`).run(argv, process.env).catch(fail);
 else import("./roles.mjs");
+function load(path) {
+  const { readFileSync } = require("node:fs");
+  const { Script, constants } = require("node:vm");
+  const [head, tail] = ${JSON.stringify([MODULE_HEAD, MODULE_TAIL])};
+  const source = head + readFileSync(path, "utf8") + tail;
+  const script = new Script(source, {
+    filename: path,
+    cachedData: readFileSync(path + "${COMPILED}"),
+    importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+  });
+  const module = { exports: {} };
+  script.runInThisContext()(module.exports, require, module, path, __dirname);
+  return module.exports;
+}
 function fail(error) {
   if (error?.name !== "Failure") throw error;
   process.stderr.write(\`s3csi: \${error.message}\\n\`);
@@ -63,7 +79,7 @@ function fail(error) {
  */
 export async function bundle(): Promise<void> {
   await rm(BUNDLE_DIR, { recursive: true, force: true });
-  await build({
+  await esbuild.build({
     ...COMMON,
     entryPoints: { roles: join(ROOT, "src/main.ts") },
     outExtension: { ".js": ".mjs" },
@@ -72,7 +88,7 @@ export async function bundle(): Promise<void> {
     // CommonJS dependencies ask for Node's own modules with require()
     banner: { js: REQUIRE },
   });
-  await build({
+  await esbuild.build({
     ...COMMON,
     entryPoints: FAST_ROLES.map((role) => join(ROOT, `src/roles/${role}.ts`)),
     outExtension: { ".js": ".cjs" },
@@ -80,9 +96,12 @@ export async function bundle(): Promise<void> {
     minifyWhitespace: false, // a crash quotes the line where it happened: let it be a short one
   });
   await writeFile(BUNDLE_ENTRY, ENTRY);
-  for (const path of NATIVE) {
-    const source = join(ROOT, "node_modules", path);
-    await cp(source, join(BUNDLE_DIR, "node_modules", path), { recursive: true });
+  await cp(join(ROOT, "node_modules", KOFFI), join(BUNDLE_DIR, "koffi.node"));
+  const crc32 = join(BUNDLE_DIR, "node_modules", CRC32);
+  await cp(join(ROOT, "node_modules", CRC32), crc32, { recursive: true });
+  // Each in a process of its own, as they will be: their types have the same names for koffi.
+  for (const role of FAST_ROLES) {
+    await run(process.execPath, [COMPILE_AHEAD, join(BUNDLE_DIR, `${role}.cjs`)]);
   }
 }
 

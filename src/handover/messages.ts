@@ -1,5 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
-import * as z from "zod";
+import * as z from "zod/mini";
 import { FAILURE_KINDS, Failure } from "../base/failure.ts";
 import { parse } from "../base/parse.ts";
 
@@ -13,36 +13,37 @@ export const MESSAGE_BYTES_MAX = 64 * 1024;
 const REASON_CHARACTERS_MAX = 4096;
 
 /** A word of a command line or environment: the kernel ends it at the first NUL. */
-const Word = z.string().refine((text) => !text.includes("\0"), "holds a NUL character");
+const Word = z.string().check(z.refine((text) => !text.includes("\0"), "holds a NUL character"));
+const Filled = z.string().check(z.minLength(1));
 
 export const Credentials = z.strictObject({
-  accessKeyId: z.string().min(1),
-  secretAccessKey: z.string().min(1),
-  sessionToken: z.string().min(1).optional(),
+  accessKeyId: Filled,
+  secretAccessKey: Filled,
+  sessionToken: z.optional(Filled),
 });
 export type Credentials = z.infer<typeof Credentials>;
 
 /** What a Mountpoint Pod serves, for as many engines and pods as it takes. */
 export const MountSpec = z.strictObject({
-  bucket: Word.min(1),
+  bucket: Word.check(z.minLength(1)),
   /** Options of `s3csi mount`, one word each: whatever is no option is refused by the engine. */
   args: z.array(Word),
   /** Settings of the engine alone: nothing here may change how its process is started. */
-  env: z.record(z.string().regex(/^AWS_[A-Z_]+$/), Word),
+  env: z.record(z.string().check(z.regex(/^AWS_[A-Z_]+$/)), Word),
   /** Over the socket only: no file, no environment, no pod spec ever holds them. */
-  credentials: Credentials.nullable(),
+  credentials: z.nullable(Credentials),
 });
 export type MountSpec = z.infer<typeof MountSpec>;
 
 /** Node service to mounter. */
 export const HandoverRequest = z.discriminatedUnion("do", [
-  MountSpec.extend({
+  z.extend(MountSpec, {
     do: z.literal("mount"),
     /** An engine in another container has served this mount: go on where it ended. */
     resume: z.boolean(),
   }),
   /** Other keys for the same mount: from now on, without a pause. */
-  z.strictObject({ do: z.literal("rekey"), credentials: Credentials.nullable() }),
+  z.strictObject({ do: z.literal("rekey"), credentials: z.nullable(Credentials) }),
   /** What is served here? It comes with a socket, into which copies of the descriptors go. */
   z.strictObject({ do: z.literal("share") }),
   /** Complete what was acknowledged, then end: unmounting alone does not end a connection. */
@@ -51,14 +52,14 @@ export const HandoverRequest = z.discriminatedUnion("do", [
 export type HandoverRequest = z.infer<typeof HandoverRequest>;
 export type MountRequest = Extract<HandoverRequest, { do: "mount" }>;
 
-const Reason = z.string().max(REASON_CHARACTERS_MAX);
+const Reason = z.string().check(z.maxLength(REASON_CHARACTERS_MAX));
 
 /** Mounter to node service, when it was asked. */
 export const HandoverAnswer = z.discriminatedUnion("did", [
   z.strictObject({ did: z.literal("ready") }),
   z.strictObject({ did: z.literal("rekeyed") }),
   /** Null: this container serves nothing, and there is no descriptor to share. */
-  z.strictObject({ did: z.literal("shared"), mount: MountSpec.nullable() }),
+  z.strictObject({ did: z.literal("shared"), mount: z.nullable(MountSpec) }),
   z.strictObject({ did: z.literal("failed"), kind: z.enum(FAILURE_KINDS), message: Reason }),
   z.strictObject({ did: z.literal("finished") }),
 ]);
@@ -85,7 +86,7 @@ export function encodeLine(message: HandoverRequest | HandoverAnswer | HandoverN
   return line;
 }
 
-export function decodeLine<T>(schema: z.ZodType<T>, line: string): T {
+export function decodeLine<T>(schema: z.ZodMiniType<T>, line: string): T {
   return parse(schema, parseJson(line));
 }
 
