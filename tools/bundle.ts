@@ -1,5 +1,5 @@
 import { chmod, cp, link, mkdir, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import * as esbuild from "esbuild";
 import type { BuildOptions, Plugin } from "esbuild";
 import { COMPILED, MODULE_HEAD, MODULE_TAIL } from "./compile-ahead.ts";
@@ -11,17 +11,20 @@ export const BUNDLE_DIR = join(ROOT, "build/bundle");
 export const BUNDLE_ENTRY = join(BUNDLE_DIR, "s3csi.cjs");
 const COMPILE_AHEAD = join(import.meta.dirname, "compile-ahead.ts");
 
-/** Machine code stays outside of the bundle, beside it. */
-const KOFFI = `@koromix/koffi-linux-${process.arch}/linux_${process.arch}/koffi.node`;
-const CRC32 = `@node-rs/crc32-linux-${process.arch}-gnu`;
+/** Packages of machine code: it stays outside of the bundle, beside it. */
+const NATIVE: Readonly<Record<string, string>> = {
+  koffi: `@koromix/koffi-linux-${process.arch}/linux_${process.arch}/koffi.node`,
+  "@node-rs/crc32": `@node-rs/crc32-linux-${process.arch}-gnu/crc32.linux-${process.arch}-gnu.node`,
+};
 
-/** koffi looks for its machine code in many places, which takes ten times as long as loading it. */
-const koffi: Plugin = {
-  name: "koffi",
+/** They look for it in many places, which takes ten times as long as loading it. */
+const native: Plugin = {
+  name: "native",
   setup(build) {
-    build.onResolve({ filter: /^koffi$/ }, () => ({ path: "koffi", namespace: "native" }));
-    build.onLoad({ filter: /^koffi$/, namespace: "native" }, () => ({
-      contents: 'module.exports = require("./koffi.node");',
+    const filter = new RegExp(`^(${Object.keys(NATIVE).join("|")})$`);
+    build.onResolve({ filter }, ({ path }) => ({ path, namespace: "native" }));
+    build.onLoad({ filter, namespace: "native" }, ({ path }) => ({
+      contents: `module.exports = require("./${basename(NATIVE[path] ?? "")}");`,
     }));
   },
 };
@@ -35,8 +38,8 @@ const COMMON: BuildOptions = {
   bundle: true,
   platform: "node",
   target: "node26",
-  external: ["./koffi.node"],
-  plugins: [koffi],
+  external: ["./*.node"],
+  plugins: [native],
   minifySyntax: true,
   minifyWhitespace: true,
   logLevel: "warning",
@@ -72,6 +75,11 @@ function fail(error) {
 }
 `;
 
+/** What the bundle loads besides JavaScript. */
+export function bundledMachineCode(): string[] {
+  return Object.values(NATIVE).map((path) => join(BUNDLE_DIR, basename(path)));
+}
+
 /**
  * The product as it is shipped: build/bundle. A chunk per role, loaded on demand, so that a
  * Mountpoint Pod never reads the controller's code. Mounter and engine are one file of CommonJS
@@ -96,9 +104,9 @@ export async function bundle(): Promise<void> {
     minifyWhitespace: false, // a crash quotes the line where it happened: let it be a short one
   });
   await writeFile(BUNDLE_ENTRY, ENTRY);
-  await cp(join(ROOT, "node_modules", KOFFI), join(BUNDLE_DIR, "koffi.node"));
-  const crc32 = join(BUNDLE_DIR, "node_modules", CRC32);
-  await cp(join(ROOT, "node_modules", CRC32), crc32, { recursive: true });
+  for (const path of Object.values(NATIVE)) {
+    await cp(join(ROOT, "node_modules", path), join(BUNDLE_DIR, basename(path)));
+  }
   // Each in a process of its own, as they will be: their types have the same names for koffi.
   for (const role of FAST_ROLES) {
     await run(process.execPath, [COMPILE_AHEAD, join(BUNDLE_DIR, `${role}.cjs`)]);

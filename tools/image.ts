@@ -1,6 +1,6 @@
 import { copyFile, cp, mkdir, realpath, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { BUNDLE_DIR, bundle } from "./bundle.ts";
+import { BUNDLE_DIR, bundle, bundledMachineCode } from "./bundle.ts";
 import { writeImage } from "./oci.ts";
 import type { ImageSize } from "./oci.ts";
 import { step, toolMain } from "./progress.ts";
@@ -23,14 +23,16 @@ const FILES = {
 };
 
 /**
- * Lays out build/image/root: Node, the libraries it is linked with, the bundle, and nothing else:
+ * Lays out build/image/root: Node, the bundle, the libraries they need, and nothing else:
  * no shell, no package manager. deploy/Dockerfile copies this very directory.
  */
 async function layOut(): Promise<void> {
   await rm(ROOT, { recursive: true, force: true });
   const node = process.execPath;
   await place(node, "usr/bin/node");
-  for (const library of await librariesOf(node)) await place(library, library);
+  for (const program of [node, ...bundledMachineCode()]) {
+    for (const library of await librariesOf(program)) await place(library, library);
+  }
   await cp(BUNDLE_DIR, join(ROOT, "usr/lib/s3csi"), { recursive: true });
   for (const [path, text] of Object.entries(FILES)) {
     await mkdir(join(ROOT, dirname(path)), { recursive: true });

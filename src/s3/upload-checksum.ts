@@ -1,5 +1,4 @@
 import { Buffer } from "node:buffer";
-import type * as Crc from "@node-rs/crc32";
 
 /** How one kind of checksum is computed, and what S3 calls it in headers and documents. */
 export interface ChecksumKind {
@@ -27,14 +26,9 @@ export const CHECKSUM_KINDS = {
   },
 } as const satisfies Record<string, ChecksumKind>;
 
-let loading: Promise<typeof Crc> | undefined;
-
-/** Loaded with the first upload. By its own name: the package in front of it looks for the libc. */
-function machineCode(): Promise<typeof Crc> {
-  loading ??= import(`@node-rs/crc32-linux-${process.arch}-gnu`).then(
-    (module: { readonly default: typeof Crc }) => module.default,
-  );
-  return loading;
+/** Loaded with the first upload: a mount that only reads starts without it. */
+function machineCode(): Promise<typeof import("@node-rs/crc32")> {
+  return import("@node-rs/crc32");
 }
 
 function base64Of(sum: number): string {
