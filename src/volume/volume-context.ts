@@ -45,7 +45,8 @@ function checkSpelling(name: string): void {
   throw new Failure("invalid", `volumeAttributes.${name} is not known: write ${meant}`);
 }
 
-function bareOf(name: string): string {
+/** A name without what people get wrong in it: bucket-name, bucketname and bucketName are one. */
+export function bareOf(name: string): string {
   return name.toLowerCase().replaceAll(/[-_]/g, "");
 }
 
