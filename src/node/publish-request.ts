@@ -25,8 +25,6 @@ export interface Target {
 }
 
 const POD_UID = "csi.storage.k8s.io/pod.uid";
-/** On every PV that a CreateVolume of ours, or of the driver that we stand in for, has filled. */
-const DYNAMIC = "dynamicProvisioning";
 const READ_ONLY_MODES: ReadonlySet<Mode> = new Set([
   Mode.MULTI_NODE_READER_ONLY,
   Mode.SINGLE_NODE_READER_ONLY,
@@ -64,8 +62,7 @@ export function parsePublishRequest(
     throw new Failure("invalid", `target_path is of pod ${target.podUid}, not of ${workloadUid}`);
   }
   const { accessType } = capability;
-  const context = parseVolumeContext(request.volumeContext);
-  checkWhoseKeys(request, context);
+  const bringsSecret = Object.keys(request.secrets).length > 0;
   return {
     volumeId,
     target,
@@ -73,29 +70,9 @@ export function parsePublishRequest(
     mountOptions: accessType.case === "mount" ? accessType.value.mountFlags : [],
     readOnly: request.readonly || READ_ONLY_MODES.has(mode),
     isSingle: mode === Mode.SINGLE_NODE_SINGLE_WRITER,
-    context,
+    context: parseVolumeContext(request.volumeContext, bringsSecret),
     secrets: request.secrets,
   };
-}
-
-/**
- * The official provisioner puts a class' node-publish Secret into the PV and does not tell the
- * driver, which then records its own keys. Whoever named a Secret did not mean those.
- */
-function checkWhoseKeys(
-  { volumeContext, secrets }: NodePublishVolumeRequest,
-  { authenticationSource }: VolumeContext,
-): void {
-  const isDynamic = volumeContext[DYNAMIC] === "true";
-  const isGiven = Object.keys(secrets).length > 0;
-  if (!isDynamic || authenticationSource === "secret" || !isGiven) return;
-  throw new Failure(
-    "invalid",
-    'volumeAttributes.authenticationSource is "driver", yet the volume has a ' +
-      "nodePublishSecretRef: its StorageClass names " +
-      "csi.storage.k8s.io/node-publish-secret-name without " +
-      "csi.storage.k8s.io/provisioner-secret-name; name both or none, and make the claim anew",
-  );
 }
 
 /** `<kubelet>/pods/<uid>/volumes/kubernetes.io~csi/<pv>/mount`: nothing else is ever mounted at. */
