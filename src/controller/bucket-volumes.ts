@@ -42,6 +42,8 @@ type Secrets = Readonly<Record<string, string>>;
 export const TAG = {
   volume: `${DRIVER_NAME}/volume`,
   capacity: `${DRIVER_NAME}/capacity-bytes`,
+  /** Only where the class names one. */
+  region: `${DRIVER_NAME}/region`,
   pvcName: "kubernetes.io/created-for/pvc/name",
   pvcNamespace: "kubernetes.io/created-for/pvc/namespace",
   pvName: "kubernetes.io/created-for/pv/name",
@@ -194,7 +196,7 @@ async function requireBucket(bucket: string, buckets: Buckets, signal: AbortSign
   );
 }
 
-function tagsOf({ name, capacity, parameters: { claim } }: VolumeWish): Tags {
+function tagsOf({ name, capacity, place, parameters: { claim } }: VolumeWish): Tags {
   const facts = (["pvcName", "pvcNamespace", "pvName"] as const).flatMap((fact) => {
     const value = claim[fact];
     return value === undefined ? [] : [[TAG[fact], value] as const];
@@ -202,6 +204,7 @@ function tagsOf({ name, capacity, parameters: { claim } }: VolumeWish): Tags {
   return {
     [TAG.volume]: name,
     [TAG.capacity]: String(capacityOf(capacity)),
+    ...(place.region === undefined ? {} : { [TAG.region]: place.region }),
     ...Object.fromEntries(facts),
   };
 }
@@ -212,13 +215,16 @@ function checkSame({ name, capacity, place }: VolumeWish, tags: Tags): void {
     const other = tags[TAG.volume] ?? "";
     throw new Failure("conflict", `bucket ${place.bucket} is the volume ${other}, not ${name}`);
   }
+  const region = tags[TAG.region];
+  if (region !== place.region) {
+    const [is, asked] = [region, place.region].map((one) => one ?? "that of the driver");
+    throw new Failure("conflict", `volume ${name} exists with region ${is}, not ${asked}`);
+  }
   const text = tags[TAG.capacity] ?? "";
   if (!/^\d+$/.test(text)) return;
   const has = BigInt(text);
   const { required, limit } = capacity;
   if (has >= required && (limit === 0n || has <= limit)) return;
-  throw new Failure(
-    "conflict",
-    `volume ${name} exists with ${has} bytes, which is not ${required} to ${limit || "any"} bytes`,
-  );
+  const range = limit === 0n ? `at least ${required}` : `${required} to ${limit}`;
+  throw new Failure("conflict", `volume ${name} exists with ${has} bytes, not with ${range}`);
 }

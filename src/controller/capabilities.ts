@@ -1,5 +1,7 @@
+import { Failure } from "../base/failure.ts";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../csi/gen/csi_pb.ts";
 import type { VolumeCapability } from "../csi/gen/csi_pb.ts";
+import { planMount } from "../volume/mount-options.ts";
 
 /**
  * S3 takes readers and writers from anywhere, so every promise of fewer holds as far as Kubernetes
@@ -13,6 +15,7 @@ const MODES: ReadonlySet<Mode> = new Set([
   Mode.MULTI_NODE_READER_ONLY,
   Mode.MULTI_NODE_MULTI_WRITER,
 ]);
+const MODE_NAMES = "ReadWriteMany, ReadOnlyMany, ReadWriteOnce and ReadWriteOncePod";
 
 /** Why a volume can't be used so; undefined when it can. */
 export function whyUnsupported(
@@ -24,16 +27,25 @@ export function whyUnsupported(
     return "Volume capability not supported: volumeMode Block; S3 volumes are filesystems";
   }
   const mode = accessMode?.mode ?? Mode.UNKNOWN;
+  if (mode === Mode.UNKNOWN) return `Volume capability has no access mode; there are ${MODE_NAMES}`;
   if (!MODES.has(mode)) {
     const name = Object.entries(Mode).find(([, value]) => value === mode)?.[0] ?? String(mode);
     return (
-      `Volume capability not supported: access mode ${name}; S3 volumes only support ` +
-      "ReadWriteMany, ReadOnlyMany, ReadWriteOnce and ReadWriteOncePod"
+      `Volume capability not supported: access mode ${name}; S3 volumes only support ` + MODE_NAMES
     );
   }
-  const flag = accessType.value.mountFlags.find((text) => /^\s*(--)?prefix([\s=]|$)/.test(text));
-  if (ofPrefix && flag !== undefined) {
-    return `mountOptions: ${JSON.stringify(flag)} can't be used: the volume itself is a prefix`;
+  return whyUnmountable(accessType.value.mountFlags, ofPrefix);
+}
+
+/** What no node will ever mount is told to who makes the volume, not to who waits for it later. */
+function whyUnmountable(mountFlags: readonly string[], ofPrefix: boolean): string | undefined {
+  try {
+    planMount(mountFlags, "");
+  } catch (error) {
+    if (error instanceof Failure) return error.message;
+    throw error;
   }
-  return undefined;
+  const flag = mountFlags.find((text) => /^\s*(--)?prefix([\s=]|$)/.test(text));
+  if (!ofPrefix || flag === undefined) return undefined;
+  return `mountOptions: ${JSON.stringify(flag)} can't be used: the volume itself is a prefix`;
 }

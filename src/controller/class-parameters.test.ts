@@ -31,7 +31,9 @@ for (const [given, bucket, prefix] of places) {
 
 // prettier-ignore
 const wrong: [given: Record<string, string>, message: RegExp][] = [
-  [{ bucketname: "x" },                                   /^StorageClass parameter bucketname is "x": not known; use authenticationSource, bucketName, /],
+  [{ foo: "x" },                                          /^StorageClass parameter foo is "x": not known; use authenticationSource, bucketName, /],
+  [{ bucketname: "x" },                                   /^StorageClass parameter bucketname is "x": not known; write bucketName$/],
+  [{ on_delete: "x" },                                    /^StorageClass parameter on_delete is "x": not known; write onDelete$/],
   [{ "csi.storage.k8s.io/secret-name": "x" },             /secret-name is "x": not known/],
   [{ bucketName: "" },                                    /bucketName is "": not the name of a bucket/],
   [{ bucketName: "a/b" },                                 /bucketName is "a\/b": not the name/],

@@ -1,5 +1,10 @@
 import { Failure } from "../base/failure.ts";
-import { AUTHENTICATION_SOURCES, isBucketName, isRegion } from "../volume/volume-context.ts";
+import {
+  AUTHENTICATION_SOURCES,
+  bareOf,
+  isBucketName,
+  isRegion,
+} from "../volume/volume-context.ts";
 import type { AuthenticationSource } from "../volume/volume-context.ts";
 import { ON_DELETE, volumeUuidOf } from "../volume/volume-handle.ts";
 import type { OnDelete, VolumePlace } from "../volume/volume-handle.ts";
@@ -54,7 +59,7 @@ export function parseClassParameters(given: Readonly<Record<string, string>>): C
   const { bucketName, prefix = "", bucketNamePrefix, region } = given;
   const known = new Set<string>([...PARAMETERS, ...Object.values(CLAIM_KEYS)]);
   for (const key of Object.keys(given)) {
-    if (!known.has(key)) throw wrong(key, given[key], `not known; use ${PARAMETERS.join(", ")}`);
+    if (!known.has(key)) throw wrong(key, given[key], `not known; ${hintFor(key)}`);
   }
   if (bucketName !== undefined && !isBucketName(bucketName)) {
     throw wrong("bucketName", bucketName, "not the name of a bucket");
@@ -88,6 +93,12 @@ export function parseClassParameters(given: Readonly<Record<string, string>>): C
     ),
     claim: claimFactsOf(given),
   };
+}
+
+/** Who has only mistyped one need not look for it in the list. */
+function hintFor(key: string): string {
+  const meant = PARAMETERS.find((name) => bareOf(name) === bareOf(key));
+  return meant === undefined ? `use ${PARAMETERS.join(", ")}` : `write ${meant}`;
 }
 
 /** Derived from the request alone: whoever asks again means the same bucket, the same prefix. */

@@ -57,13 +57,14 @@ const wrong: [name: string, given: Given, message: RegExp][] = [
   ["a long name",        { name: "x".repeat(129) },                                /longer than 128 bytes/],
   ["no capability",      { volumeCapabilities: [] },                               /Volume capabilities not provided/],
   ["no access type",     { volumeCapabilities: [{ accessMode: { mode: Mode.SINGLE_NODE_WRITER } }] }, /no access type/],
-  ["no access mode",     { volumeCapabilities: [{ accessType: RWX.accessType }] }, /access mode UNKNOWN; S3 volumes only support ReadWriteMany/],
+  ["no access mode",     { volumeCapabilities: [{ accessType: RWX.accessType }] }, /has no access mode; there are ReadWriteMany, ReadOnlyMany/],
   ["one writer of many", { volumeCapabilities: [RWX, capability(Mode.MULTI_NODE_SINGLE_WRITER)] }, /access mode MULTI_NODE_SINGLE_WRITER/],
   ["a block device",     { volumeCapabilities: [block] },                          /volumeMode Block/],
   ["a snapshot",         { volumeContentSource: { type: { case: "snapshot", value: { snapshotId: "s" } } } }, /begin empty/],
   ["mutable parameters", { mutableParameters: { iops: "9" } },                     /VolumeAttributesClass not supported: iops/],
   ["an unknown one",     { parameters: { foo: "bar" } },                           /StorageClass parameter foo is "bar": not known/],
   ["no range",           { capacityRange: { requiredBytes: 5n, limitBytes: 4n } }, /capacity_range 5 to 4 bytes/],
+  ["a mount option that is none", { volumeCapabilities: [capability(Mode.MULTI_NODE_MULTI_WRITER, ["uid=1", "Read Only"])] }, /^mountOptions: "Read Only" is not an option: write key, key=value or key value$/],
   ["two prefixes",       { parameters: shared, volumeCapabilities: [capability(Mode.MULTI_NODE_MULTI_WRITER, ["prefix=a/"])] }, /mountOptions: "prefix=a\/" can't be used/],
 ];
 for (const [name, given, message] of wrong) {

@@ -84,6 +84,8 @@ const bad: [name: string, change: Init, says: string | RegExp][] = [
   ["another pod's uid",  { volumeContext: { bucketName: "b-1", "csi.storage.k8s.io/pod.uid": "uid-2" } }, "target_path is of pod uid-1, not of uid-2"],
   ["no bucket",          { volumeContext: {} },              /^Bucket name not provided/],
   ["a bucket like an option", { volumeContext: { bucketName: "--debug" } }, /bucketName is "--debug"/],
+  ["a Secret beside the driver's keys", { volumeContext: { bucketName: "b-1", dynamicProvisioning: "true", authenticationSource: "driver" }, secrets: { access_key_id: "a" } }, /^volumeAttributes\.authenticationSource is "driver", yet the volume has a nodePublishSecretRef: its StorageClass names csi\.storage\.k8s\.io\/node-publish-secret-name without csi\.storage\.k8s\.io\/provisioner-secret-name; name both or none, and make the claim anew$/],
+  ["a Secret that nobody told of", { volumeContext: { bucketName: "b-1", dynamicProvisioning: "true" }, secrets: { access_key_id: "a" } }, /nodePublishSecretRef/],
   ["an unknown source of keys", { volumeContext: { bucketName: "b-1", authenticationSource: "pod" } }, /authenticationSource is "pod": use "driver" or "secret"/],
 ];
 for (const [name, change, says] of bad) {
@@ -91,6 +93,14 @@ for (const [name, change, says] of bad) {
     assert.throws(() => parseWith(change), failsWith("invalid", says));
   });
 }
+
+test("a dynamic volume has a Secret where it says so, and the driver's keys where it has none", () => {
+  const dynamic = { bucketName: "b-1", dynamicProvisioning: "true" };
+  const own = { ...dynamic, authenticationSource: "secret" };
+  const secrets = { access_key_id: "a" };
+  assert.deepEqual(parseWith({ volumeContext: own, secrets }).secrets, secrets);
+  assert.equal(parseWith({ volumeContext: dynamic }).context.authenticationSource, "driver");
+});
 
 // prettier-ignore
 const outside = [

@@ -62,6 +62,7 @@ export function parsePublishRequest(
     throw new Failure("invalid", `target_path is of pod ${target.podUid}, not of ${workloadUid}`);
   }
   const { accessType } = capability;
+  const bringsSecret = Object.keys(request.secrets).length > 0;
   return {
     volumeId,
     target,
@@ -69,7 +70,7 @@ export function parsePublishRequest(
     mountOptions: accessType.case === "mount" ? accessType.value.mountFlags : [],
     readOnly: request.readonly || READ_ONLY_MODES.has(mode),
     isSingle: mode === Mode.SINGLE_NODE_SINGLE_WRITER,
-    context: parseVolumeContext(request.volumeContext),
+    context: parseVolumeContext(request.volumeContext, bringsSecret),
     secrets: request.secrets,
   };
 }

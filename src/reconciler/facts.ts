@@ -47,6 +47,8 @@ export interface Volume {
   readonly volumeId: string;
   readonly mountOptions: readonly string[];
   readonly attributes: Readonly<Record<string, string>>;
+  /** Even an empty one, which a publish does not see. */
+  readonly bringsSecret?: boolean;
   /** `namespace/name` and UID of the claim that owns it; empty while it is free. */
   readonly claimKey: string;
   readonly claimUid: string;
@@ -139,6 +141,7 @@ export function volumeOf({ metadata, spec }: PersistentVolume): Volume | undefin
     volumeId: spec.csi.volumeHandle,
     mountOptions: spec.mountOptions ?? [],
     attributes: spec.csi.volumeAttributes ?? {},
+    ...(spec.csi.nodePublishSecretRef && { bringsSecret: true }),
     claimKey: claim === undefined ? "" : `${claim.namespace ?? ""}/${claim.name ?? ""}`,
     claimUid: claim?.uid ?? "",
   };

@@ -8,7 +8,7 @@ import type { Volume, Workload } from "./facts.ts";
  * today's two sources of credentials, the workload's own identity never takes part.
  */
 export function sharingKeyOf(workload: Workload, volume: Volume): SharingKey {
-  const { authenticationSource } = parseVolumeContext(volume.attributes);
+  const { authenticationSource } = parseVolumeContext(volume.attributes, volume.bringsSecret);
   parsePodSettings(volume.attributes, volume.mountOptions); // refused now, not when a pod is made
   return {
     nodeName: workload.nodeName,

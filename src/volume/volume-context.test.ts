@@ -51,3 +51,15 @@ for (const [attributes, message] of wrong) {
     assert.throws(() => parseVolumeContext(attributes), { kind: "invalid", message });
   });
 }
+
+test("a Secret that a dynamic volume brings is meant; a static one says whose keys itself", () => {
+  const dynamic = { bucketName: "data", dynamicProvisioning: "true" };
+  const unheard = { kind: "invalid", message: /has a nodePublishSecretRef: .*name both or none/ };
+  assert.throws(() => parseVolumeContext(dynamic, true), unheard);
+  const driver = { ...dynamic, authenticationSource: "driver" };
+  assert.throws(() => parseVolumeContext(driver, true), unheard);
+  const secret = { ...dynamic, authenticationSource: "secret" };
+  assert.equal(parseVolumeContext(secret, true).authenticationSource, "secret");
+  assert.equal(parseVolumeContext(dynamic, false).authenticationSource, "driver");
+  assert.equal(parseVolumeContext({ bucketName: "data" }, true).authenticationSource, "driver");
+});

@@ -26,16 +26,37 @@ const WATCHED_SPELLINGS: ReadonlyMap<string, string> = new Map(
 const REGION = /^[A-Za-z0-9][A-Za-z0-9-]{0,62}$/;
 
 /** Unknown attributes are somebody else's: kubelet and provisioner add their own. */
-export function parseVolumeContext(attributes: Readonly<Record<string, string>>): VolumeContext {
+export function parseVolumeContext(
+  attributes: Readonly<Record<string, string>>,
+  /** There is a Secret to mount with. */
+  bringsSecret = false,
+): VolumeContext {
   for (const name of Object.keys(attributes)) checkSpelling(name);
   const cache = parseCacheVolume(attributes);
+  const authenticationSource = parseAuthenticationSource(attributes["authenticationSource"]);
+  const isDynamic = attributes["dynamicProvisioning"] === "true";
+  if (isDynamic && bringsSecret && authenticationSource === "driver") throw secretUnheard();
   return {
     bucketName: parseBucketName(attributes["bucketName"]),
-    authenticationSource: parseAuthenticationSource(attributes["authenticationSource"]),
+    authenticationSource,
     prefix: parsePrefix(attributes["prefix"]),
     region: parseRegion(attributes["region"]),
     ...(cache && { cache }),
   };
+}
+
+/**
+ * The official provisioner puts a class' node-publish Secret into the PV and does not tell the
+ * driver, which then records its own keys. Whoever named a Secret did not mean those.
+ */
+function secretUnheard(): Failure {
+  return new Failure(
+    "invalid",
+    'volumeAttributes.authenticationSource is "driver", yet the volume has a ' +
+      "nodePublishSecretRef: its StorageClass names " +
+      "csi.storage.k8s.io/node-publish-secret-name without " +
+      "csi.storage.k8s.io/provisioner-secret-name; name both or none, and make the claim anew",
+  );
 }
 
 /** An authenticationsource that is ignored would mount with the driver's keys, and not say so. */
@@ -45,7 +66,8 @@ function checkSpelling(name: string): void {
   throw new Failure("invalid", `volumeAttributes.${name} is not known: write ${meant}`);
 }
 
-function bareOf(name: string): string {
+/** A name without what people get wrong in it: bucket-name, bucketname and bucketName are one. */
+export function bareOf(name: string): string {
   return name.toLowerCase().replaceAll(/[-_]/g, "");
 }
 

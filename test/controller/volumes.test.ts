@@ -53,7 +53,7 @@ test("asked again it is the same volume; with another capacity it is a conflict"
   assert.deepEqual(await volumes.create(sized("twice", 5n), signal), first);
   await assert.rejects(volumes.create(sized("twice", 6n), signal), {
     kind: "conflict",
-    message: /volume twice exists with 5 bytes, which is not 6 to any bytes/,
+    message: /volume twice exists with 5 bytes, not with at least 6/,
   });
 });
 

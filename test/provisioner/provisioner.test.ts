@@ -187,24 +187,6 @@ test("allowed topologies become the PV's node affinity", TIMEOUT, async () => {
   await users.removed("zoned");
 });
 
-// prettier-ignore
-const refused: [name: string, parameters: Record<string, string>, spec: object, note: RegExp][] = [
-  ["unknown",    { foo: "bar" },                                  {},                             /StorageClass parameter foo is "bar": not known/],
-  ["half",       { "csi.storage.k8s.io/provisioner-secret-name": "x" }, {},                       /provisioner-secret-namespace is missing: both or none/],
-  ["absent",     { bucketName: "not-there" },                     {},                             /bucketName is "not-there": there is no such bucket/],
-  ["block",      {},                                              { volumeMode: "Block" },        /volumeMode Block/],
-  ["selector",   {},                                              { selector: { matchLabels: { a: "b" } } }, /spec\.selector/],
-];
-for (const [name, parameters, spec, note] of refused) {
-  test(`${name}: the claim stays pending and an event says why`, TIMEOUT, async () => {
-    await users.storageClass(`bad-${name}`, { parameters });
-    await users.claim(`bad-${name}`, `bad-${name}`, spec);
-    await users.event(`bad-${name}`, "ProvisioningFailed", note);
-    await users.deleteClaim(`bad-${name}`);
-    await users.claimGone(`bad-${name}`);
-  });
-}
-
 test("a claim before its class is bound when the class comes", TIMEOUT, async () => {
   await users.claim("early", "tomorrow");
   await users.storageClass("tomorrow");

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { Failure } from "../../src/base/failure.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { PODS } from "../../src/kube/resource.ts";
+import type { KubeObject, Resource } from "../../src/kube/resource.ts";
 import {
   ATTACHMENTS,
   ATTACHMENT_API_VERSION,
@@ -12,6 +14,7 @@ import { installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
 import { MOUNTPOINTS } from "./objects.ts";
 
+const CHART = join(import.meta.dirname, "../../deploy/chart");
 const TIMEOUT = { timeout: 60_000 };
 const NODE_ACCOUNT = "s3-csi-driver-sa";
 const signal = AbortSignal.timeout(120_000);
@@ -94,4 +97,68 @@ test("nobody may touch the pods of others", TIMEOUT, async () => {
   const place = { namespace: "default", name: "x" };
   await assert.rejects(controller.delete(PODS, place, {}, signal), DENIED);
   await assert.rejects(controller.patch(PODS, place, {}, signal), DENIED);
+});
+
+interface Review extends KubeObject {
+  readonly spec: { readonly resourceAttributes: object };
+  readonly status?: { readonly allowed: boolean };
+}
+const REVIEWS: Resource<Review> = {
+  prefix: "/apis/authorization.k8s.io/v1",
+  plural: "selfsubjectaccessreviews",
+};
+
+/** `verb resource`, in a namespace or in all of them. */
+async function may(who: KubeClient, right: string, namespace = ""): Promise<boolean> {
+  const [verb, resource] = right.split(" ");
+  const group = resource === "storageclasses" ? "storage.k8s.io" : "";
+  const resourceAttributes = { verb, resource, group, namespace };
+  const { status } = await who.create(REVIEWS, { spec: { resourceAttributes } }, signal);
+  return status?.allowed === true;
+}
+
+/** The API server's picture of the roles follows their change: there is no event for it. */
+async function untilMay(want: boolean, ...question: Parameters<typeof may>): Promise<void> {
+  while ((await may(...question)) !== want) signal.throwIfAborted();
+}
+
+const MAKING_VOLUMES = ["create persistentvolumes", "patch persistentvolumeclaims"];
+const MODE = "controller.provisioner.mode";
+const upgrade = (...values: string[]) =>
+  chart.helm("upgrade", "s3csi", CHART, ...values.flatMap((value) => ["--set-json", value]));
+
+test("Secrets are read for volumes alone, everywhere or where it was said", TIMEOUT, async () => {
+  using controller = client("s3-csi-driver-controller-sa");
+  assert(await may(controller, "get secrets"));
+  assert(!(await may(controller, "list secrets")), "by name, as a StorageClass names it");
+
+  await upgrade('controller.provisioner.secretNamespaces=["kube-public"]');
+  await untilMay(false, controller, "get secrets");
+  await untilMay(true, controller, "get secrets", "kube-public");
+  for (const right of MAKING_VOLUMES) assert(await may(controller, right), right);
+
+  await upgrade(`${MODE}="none"`);
+  await untilMay(false, controller, "get secrets", "kube-public");
+  await untilMay(false, controller, "list storageclasses");
+  for (const right of MAKING_VOLUMES) assert(!(await may(controller, right)), right);
+  assert(await may(controller, "watch persistentvolumes"), "workloads are served all the same");
+});
+
+test("the official provisioner beside the controller has what it asks for", TIMEOUT, async () => {
+  using controller = client("s3-csi-driver-controller-sa");
+  await upgrade(`${MODE}="sidecar"`);
+  const asked = [
+    ...["get", "list", "watch", "create", "patch", "delete"].map(
+      (one) => `${one} persistentvolumes`,
+    ),
+    ...["get", "list", "watch", "update"].map((one) => `${one} persistentvolumeclaims`),
+    ...["create", "update", "patch"].map((one) => `${one} events`),
+    "list storageclasses",
+    "get secrets",
+    "get nodes",
+  ];
+  for (const right of asked) await untilMay(true, controller, right);
+  await upgrade(`${MODE}="builtin"`);
+  await untilMay(false, controller, "create events");
+  await untilMay(true, controller, "get secrets");
 });

@@ -95,3 +95,9 @@ readinessProbe:
 {{- if kindIs "bool" .Values.isOpenShift -}}{{ .Values.isOpenShift }}
 {{- else -}}{{ .Capabilities.APIVersions.Has "security.openshift.io/v1" }}{{- end -}}
 {{- end -}}
+
+{{/* builtin, sidecar or none. */}}
+{{- define "s3csi.provisioner" -}}
+{{- $mode := .Values.controller.provisioner.mode -}}
+{{- if and (eq $mode "builtin") (not .Values.controller.provision) -}}none{{- else -}}{{ $mode }}{{- end -}}
+{{- end -}}

@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { loadAllYaml } from "@kubernetes/client-node";
+import type {
+  V1ClusterRole,
+  V1ClusterRoleBinding,
+  V1Deployment,
+  V1PolicyRule,
+} from "@kubernetes/client-node";
+import { programs } from "../../tools/programs.ts";
+import { run } from "../../tools/run.ts";
+
+const CHART = join(import.meta.dirname, "../../deploy/chart");
+const ACCOUNT = "s3-csi-driver-controller-sa";
+
+type Rendered = { kind: string; metadata: { name: string; namespace?: string } };
+
+async function render(values: object): Promise<Rendered[]> {
+  const helm = join(await programs("helm"), "helm");
+  const sets = Object.entries(values).flatMap(([key, value]) => [
+    "--set-json",
+    `${key}=${JSON.stringify(value)}`,
+  ]);
+  const args = ["template", "s3csi", CHART, "--namespace", "kube-system", ...sets];
+  return loadAllYaml(await run(helm, args)) as Rendered[];
+}
+
+/** What the controller's account may, as `namespace resource verb`; `*` is the whole cluster. */
+function rightsIn(objects: readonly Rendered[]): string[] {
+  return objects.flatMap((object) => {
+    if (!/^(Cluster)?RoleBinding$/.test(object.kind)) return [];
+    const { roleRef, subjects } = object as unknown as V1ClusterRoleBinding;
+    if (!subjects?.some(({ name }) => name === ACCOUNT)) return [];
+    const { namespace } = object.metadata;
+    const role = objects.find(
+      ({ kind, metadata }) =>
+        kind === roleRef.kind && metadata.name === roleRef.name && metadata.namespace === namespace,
+    );
+    const { rules = [] } = role as unknown as V1ClusterRole;
+    return rules.flatMap((rule) => verbsOf(rule).map((right) => `${namespace ?? "*"} ${right}`));
+  });
+}
+
+function verbsOf({ apiGroups = [], resources = [], verbs }: V1PolicyRule): string[] {
+  const names = resources.map((one) => (apiGroups[0] === "" ? one : `${one}.${apiGroups[0]}`));
+  return names.flatMap((name) => verbs.map((verb) => `${name} ${verb}`));
+}
+
+function containersIn(objects: readonly Rendered[]) {
+  const deployment = objects.find(({ kind }) => kind === "Deployment") as unknown as V1Deployment;
+  return deployment.spec?.template.spec?.containers ?? [];
+}
+
+const MODE = "controller.provisioner.mode";
+const NAMESPACES = "controller.provisioner.secretNamespaces";
+// prettier-ignore
+const secrets: [name: string, values: object, rights: string[]][] = [
+  ["by default",                       {},                                             ["* secrets get"]],
+  ["of some namespaces",               { [NAMESPACES]: ["red", "blue"] },              ["red secrets get", "blue secrets get"]],
+  ["without a provisioner",            { [MODE]: "none" },                             []],
+  ["with provision=false",             { "controller.provision": false },              []],
+  ["without one, of some namespaces",  { [MODE]: "none", [NAMESPACES]: ["red"] },      []],
+  ["with the sidecar",                 { [MODE]: "sidecar" },                          ["* secrets get"]],
+  ["with the sidecar, of one",         { [MODE]: "sidecar", [NAMESPACES]: ["red"] },   ["red secrets get"]],
+  ["with it and provision=false",      { [MODE]: "sidecar", "controller.provision": false }, ["* secrets get"]],
+];
+for (const [name, values, want] of secrets) {
+  test(`Secrets that the controller may read ${name}: ${want.join() || "none"}`, async () => {
+    const rights = rightsIn(await render(values));
+    assert.deepEqual(
+      rights.filter((right) => right.includes(" secrets ")),
+      want,
+    );
+  });
+}
+
+const BUILTIN = [
+  "* storageclasses.storage.k8s.io get",
+  "* storageclasses.storage.k8s.io list",
+  "* storageclasses.storage.k8s.io watch",
+  "* persistentvolumes create",
+  "* persistentvolumes patch",
+  "* persistentvolumes delete",
+  "* persistentvolumeclaims patch",
+  "* secrets get",
+];
+const SIDECAR = [
+  ...BUILTIN,
+  "* persistentvolumes update",
+  "* persistentvolumeclaims update",
+  "* events create",
+  "* events update",
+  "* events patch",
+];
+const CSI_NODES = ["get", "list", "watch"].map((verb) => `* csinodes.storage.k8s.io ${verb}`);
+// prettier-ignore
+const beyond: [name: string, values: object, rights: string[]][] = [
+  ["itself",                    {},                                                           BUILTIN],
+  ["the sidecar",               { [MODE]: "sidecar" },                                        SIDECAR],
+  ["the sidecar, with places",  { [MODE]: "sidecar", "node.topologyLabels": ["zone"] },       [...SIDECAR, ...CSI_NODES]],
+];
+for (const [name, values, want] of beyond) {
+  test(`volumes made by ${name} cost these rights and no others`, async () => {
+    const least = new Set(rightsIn(await render({ ...values, [MODE]: "none" })));
+    const more = rightsIn(await render(values)).filter((right) => !least.has(right));
+    assert.deepEqual(more.toSorted(), want.toSorted());
+    const needed = ["pods", "persistentvolumes", "persistentvolumeclaims", "nodes"];
+    for (const one of needed) assert(least.has(`* ${one} watch`), one);
+  });
+}
+
+for (const [values, provisions] of [
+  [{}, true],
+  [{ "controller.provision": false }, false],
+  [{ [MODE]: "none" }, false],
+] as const) {
+  test(`${JSON.stringify(values)}: one container, --provision=${provisions}`, async () => {
+    const [controller, ...others] = containersIn(await render(values));
+    assert.deepEqual(others, []);
+    assert(controller?.args?.includes(`--provision=${provisions}`));
+  });
+}
+
+test("the sidecar meets the controller on its socket, as its user, and alone provisions", async () => {
+  const image = { repository: "registry.example.com/csi-provisioner", tag: "v9" };
+  const objects = await render({ [MODE]: "sidecar", "sidecars.csiProvisioner.image": image });
+  const [controller, sidecar] = containersIn(objects);
+  const flags = controller?.args ?? [];
+  assert(flags.includes("--provision=false"));
+  assert.equal(sidecar?.image, "registry.example.com/csi-provisioner:v9");
+  const endpoint = flags.find((flag) => flag.startsWith("--endpoint=")) ?? "";
+  const path = endpoint.replace("--endpoint=unix://", "");
+  assert(sidecar.args?.includes(`--csi-address=${path}`));
+  const mount = controller?.volumeMounts?.find(({ mountPath }) => path.startsWith(mountPath));
+  assert.deepEqual(sidecar.volumeMounts, [mount]);
+  assert.equal(sidecar.securityContext?.runAsUser, undefined, "the socket is the pod's user's");
+});
+
+test("a mode that does not exist is refused", async () => {
+  await assert.rejects(render({ [MODE]: "both" }), /must be one of 'builtin', 'sidecar', 'none'/);
+});
+
+test("pods carry the labels that runbooks for the reference driver select by", async () => {
+  const objects = await render({});
+  const labels = ["Deployment", "DaemonSet"].map((wanted) => {
+    const found = objects.find(({ kind }) => kind === wanted) as unknown as V1Deployment;
+    return found.spec?.template.metadata?.labels?.["app"];
+  });
+  assert.deepEqual(labels, ["s3-csi-controller", "s3-csi-node"]);
+});
