@@ -124,6 +124,18 @@ test("a node is ready once the kubelet has taken the driver", TIMEOUT, async () 
   assert.equal(await node.end(), 0);
 });
 
+test("a node that still waits for the API server ends when it is told to", TIMEOUT, async () => {
+  line.cut();
+  const kubelet = join(dir.path, "early");
+  const args = ["node", `--kubeconfig=${cuttableConfig}`, `--kubelet-path=${kubelet}`];
+  const socket = join(kubelet, "plugins/csi.sock");
+  await using node = new RoleProcess([...args, "--node-id=node-1", `--endpoint=unix://${socket}`]);
+  await node.logged("watch interrupted");
+  assert.equal(await node.end(), 0);
+  await node.logged('"ended"');
+  line.mend();
+});
+
 function registrationClient(path: string) {
   const nodeOptions = { createConnection: () => connect(path) };
   const transport = createGrpcTransport({ baseUrl: "http://localhost", nodeOptions });
