@@ -1,4 +1,4 @@
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import { KeyedQueue } from "../base/keyed-queue.ts";
@@ -54,11 +54,12 @@ export class SourceMounts implements Disposable {
     mkdirSync(options.mountsDir, { recursive: true });
   }
 
-  /** The mounts that exist, by id: what an earlier life of this process has made counts too. */
+  /**
+   * The mounts that exist, by id, and those of which an earlier life of this process has left but
+   * the directory.
+   */
   ids(): string[] {
-    const prefix = `${this.#options.mountsDir}/`;
-    const entries = readMounts().filter((entry) => entry.mountPoint.startsWith(prefix));
-    return [...new Set(entries.map((entry) => entry.mountPoint.slice(prefix.length)))];
+    return readdirSync(this.#options.mountsDir); // names alone: what is mounted is not touched
   }
 
   /** How the mount with this device is served; undefined when nobody here holds it. */

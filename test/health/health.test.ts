@@ -1,12 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { createClient } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Registration } from "../../src/csi/gen/registration_pb.ts";
+import { grpcClient } from "../node/grpc-client.ts";
 import { temporaryDirectory } from "../node/temporary-directory.ts";
 import type { TemporaryDirectory } from "../node/temporary-directory.ts";
 import { CuttableLine, installChart } from "../reconciler/control-plane.ts";
@@ -112,7 +110,7 @@ test("a node is ready once the kubelet has taken the driver", TIMEOUT, async () 
   assert.deepEqual(await node.health("healthz"), OK);
 
   const registry = join(kubelet, "plugins_registry/s3.csi.scality.com-reg.sock");
-  const asKubelet = registrationClient(registry);
+  const asKubelet = grpcClient(Registration, registry);
   await asKubelet.notifyRegistrationStatus({ pluginRegistered: false, error: "not today" });
   assert.match((await node.health("readyz")).text, /refused the registration: not today/);
   await asKubelet.notifyRegistrationStatus({ pluginRegistered: true });
@@ -135,12 +133,6 @@ test("a node that still waits for the API server ends when it is told to", TIMEO
   await node.logged('"ended"');
   line.mend();
 });
-
-function registrationClient(path: string) {
-  const nodeOptions = { createConnection: () => connect(path) };
-  const transport = createGrpcTransport({ baseUrl: "http://localhost", nodeOptions });
-  return createClient(Registration, transport);
-}
 
 async function untilReady(role: RoleProcess): Promise<void> {
   await untilReadyz(role, OK);
