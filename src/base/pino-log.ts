@@ -16,5 +16,6 @@ export function createLog(
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label) => ({ level: label }) },
   };
-  return pino(options);
+  // At once: what waits in a buffer is lost with a process that ends by _exit(2), or is killed.
+  return pino(options, pino.destination({ dest: 1, sync: true }));
 }

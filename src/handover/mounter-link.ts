@@ -1,6 +1,7 @@
 import { closeSync } from "node:fs";
 import { Socket } from "node:net";
 import { Failure } from "../base/failure.ts";
+import { within } from "../base/within.ts";
 import { SystemError } from "../sys/libc.ts";
 import { ProcessHandle } from "../sys/process-handle.ts";
 import {
@@ -43,6 +44,8 @@ export class MounterLink implements Disposable {
   readonly #notes = new NoteLimit();
   readonly #closing = Promise.withResolvers<void>();
   #waiting: PromiseWithResolvers<HandoverAnswer> | undefined;
+  /** The last question's end, while there is one: the next waits for it. */
+  #conversation: Promise<void> | undefined;
   #closed: Failure | undefined;
 
   /** `accept` throws when the peer is not who it should be. */
@@ -75,6 +78,11 @@ export class MounterLink implements Disposable {
     return this.#closed === undefined;
   }
 
+  /** Resolves when every question so far is answered: the next one is sent at once. */
+  async untilQuiet(): Promise<void> {
+    await this.#conversation;
+  }
+
   /** Resolves when the engine serves; a Failure says why it does not. The fds stay the caller's. */
   async mount(
     spec: MountSpec,
@@ -100,8 +108,7 @@ export class MounterLink implements Disposable {
     const { mine, theirs } = socketPair();
     try {
       const asked = this.#ask({ do: "share" }, [theirs], signal);
-      closeSync(theirs); // it is on its way, or never will be
-      const answer = await asked;
+      const answer = await asked.finally(() => closeSync(theirs));
       if (answer.did !== "shared") throw unexpected(answer, "the mounter did not share its mount");
       if (answer.mount === null) return undefined;
       return { spec: answer.mount, fds: receiveShared(mine) };
@@ -122,13 +129,28 @@ export class MounterLink implements Disposable {
     this.process[Symbol.dispose]();
   }
 
+  /** One at a time, in the order in which they came; the first is sent before this returns. */
   async #ask(
     request: HandoverRequest,
     fds: readonly number[],
     signal: AbortSignal,
   ): Promise<HandoverAnswer> {
-    if (this.#waiting !== undefined)
-      throw new Failure("busy", "the mounter is being asked already");
+    const earlier = this.#conversation;
+    const now = () => this.#askNow(request, fds, signal);
+    const asked = earlier === undefined ? now() : within(earlier, signal, notInTurn).then(now);
+    const over = asked.then(noop, () => earlier); // who gave up in the queue has ended nothing
+    this.#conversation = over;
+    void over.then(() => {
+      if (this.#conversation === over) this.#conversation = undefined;
+    });
+    return asked;
+  }
+
+  async #askNow(
+    request: HandoverRequest,
+    fds: readonly number[],
+    signal: AbortSignal,
+  ): Promise<HandoverAnswer> {
     if (this.#closed !== undefined) throw this.#closed;
     const waiting = Promise.withResolvers<HandoverAnswer>();
     // An answer that comes late would be taken for the next one's: the connection is over.
@@ -188,6 +210,12 @@ export class MounterLink implements Disposable {
     this.#waiting?.reject(this.#closed);
     this.#closing.resolve();
   }
+}
+
+function noop(): void {}
+
+function notInTurn(): Failure {
+  return new Failure("timeout", "the mounter was busy with an earlier question");
 }
 
 function unexpected(answer: HandoverAnswer, otherwise: string): Failure {

@@ -125,11 +125,12 @@ export class HeldMount {
     this.#around.log.info({ mount: this.mountId }, "the engine has other keys");
   }
 
-  /** Resolves when an engine serves it. */
-  untilServed(signal: AbortSignal): Promise<void> {
+  /** Resolves when an engine serves it, and its mounter hears at once what it is told. */
+  async untilServed(signal: AbortSignal): Promise<void> {
     const either = AbortSignal.any([signal, this.#ending.signal]);
-    const words = `nobody serves ${this.mountId} in time`;
-    return within(this.#served.promise, either, () => new Failure("timeout", words));
+    const late = () => new Failure("timeout", `nobody serves ${this.mountId} in time`);
+    await within(this.#served.promise, either, late);
+    await within(this.#link.untilQuiet(), either, late);
   }
 
   /**

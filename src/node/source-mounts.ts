@@ -1,8 +1,7 @@
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import { KeyedQueue } from "../base/keyed-queue.ts";
-import type { Log } from "../base/log.ts";
 import type { Credentials, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import type { FuseConnection } from "../sys/fuse-connection.ts";
@@ -12,15 +11,15 @@ import type { MountFds } from "../sys/mount-fds.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
-import { boundWorkloads, isBound } from "./binds.ts";
-import type { ClusterView, MountpointPod } from "./cluster-view.ts";
+import { isBound } from "./binds.ts";
+import type { MountpointPod } from "./cluster-view.ts";
 import { HeldMount } from "./held-mount.ts";
-import type { MountNews, MountState, Server, Source, Surroundings } from "./held-mount.ts";
+import type { MountState, Server, Source, Surroundings } from "./held-mount.ts";
 import { mounterIfThere, untilMounter } from "./mounter-socket.ts";
-import { Patience } from "./patience.ts";
 import { checkReturned } from "./returned-mount.ts";
 import { connectionOf, removeDirectory, unmountSource } from "./source-directory.ts";
-import { untilNextMounter, untilSuccessor } from "./successor.ts";
+import { surroundingsOf } from "./surroundings.ts";
+import type { SurroundingsOptions } from "./surroundings.ts";
 
 const READ_AHEAD_KIB = 1024;
 const MOUNT_WITHIN_MS = 110_000;
@@ -32,17 +31,11 @@ export interface SourceTimes {
   readonly engineMs: number;
 }
 
-export interface SourceMountsOptions {
-  readonly kubeletPath: string;
+export interface SourceMountsOptions extends SurroundingsOptions {
   /** Below `kubeletPath`. */
   readonly mountsDir: string;
-  readonly view: Pick<ClusterView, "pods" | "pod" | "onPodChange" | "onMountpointPodChange">;
-  readonly onNews?: (news: MountNews) => void;
-  readonly log: Log;
   readonly mountWithinMs?: number;
   readonly finishWithinMs?: number;
-  readonly giveUpAfterMs?: number;
-  readonly giveUpLeavingAfterMs?: number;
 }
 
 /** The FUSE mounts of this node, one for all who share: made once, kept alive, taken down once. */
@@ -55,15 +48,18 @@ export class SourceMounts implements Disposable {
 
   constructor(options: SourceMountsOptions) {
     this.#options = options;
-    this.#around = this.#surroundings();
+    this.#around = surroundingsOf(options, (mount) => {
+      if (this.#held.get(mount.mountId) === mount) this.#held.delete(mount.mountId);
+    });
     mkdirSync(options.mountsDir, { recursive: true });
   }
 
-  /** The mounts that exist, by id: what an earlier life of this process has made counts too. */
+  /**
+   * The mounts that exist, by id, and those of which an earlier life of this process has left but
+   * the directory.
+   */
   ids(): string[] {
-    const prefix = `${this.#options.mountsDir}/`;
-    const entries = readMounts().filter((entry) => entry.mountPoint.startsWith(prefix));
-    return [...new Set(entries.map((entry) => entry.mountPoint.slice(prefix.length)))];
+    return readdirSync(this.#options.mountsDir); // names alone: what is mounted is not touched
   }
 
   /** How the mount with this device is served; undefined when nobody here holds it. */
@@ -184,6 +180,16 @@ export class SourceMounts implements Disposable {
     return true;
   }
 
+  /**
+   * Resolves when every mount has an engine, or after a while. To be waited for before this process
+   * ends: where a whole container is dead, nobody else holds the mount until the next one does.
+   */
+  async untilAllServed(withinMs: number): Promise<void> {
+    const signal = AbortSignal.timeout(withinMs);
+    const waiting = this.#held.values().filter(({ state }) => state.is === "waiting");
+    await Promise.allSettled(Array.from(waiting, (held) => held.untilServed(signal)));
+  }
+
   /** This process ends: the mounts do not. */
   [Symbol.dispose](): void {
     for (const held of this.#held.values()) held.letGo();
@@ -270,27 +276,6 @@ export class SourceMounts implements Disposable {
       connection?.abort();
       throw error;
     }
-  }
-
-  #surroundings(): Surroundings {
-    const { kubeletPath, view, log, giveUpAfterMs, giveUpLeavingAfterMs } = this.#options;
-    return {
-      log,
-      untilMounter: (mount, signal) => untilNextMounter(mount, view, kubeletPath, signal),
-      untilSuccessor: (mount, signal) => untilSuccessor(mount, view, signal),
-      isMounted: ({ dir, device }) => mountAt(readMounts(), dir)?.device === device,
-      onNews: (news) => this.#options.onNews?.(news),
-      onEnd: (mount) => {
-        if (this.#held.get(mount.mountId) === mount) this.#held.delete(mount.mountId);
-      },
-      patience: new Patience({
-        workloadsOf: (source) => boundWorkloads(source, kubeletPath),
-        isLeaving: (uid) => view.pod(uid)?.leaving ?? true,
-        onChange: (listener) => view.onPodChange(listener),
-        giveUpAfterMs,
-        giveUpLeavingAfterMs,
-      }),
-    };
   }
 
   #heldAt(device: string): HeldMount | undefined {

@@ -88,21 +88,21 @@ export class Volumes {
     const { view, sources } = this.#options;
     const pods = [...view.pods()];
     this.#finished = this.#finished.intersection(new Set(pods.map((pod) => pod.uid)));
-    const mounted = new Set(sources.ids());
-    for (const id of mounted.union(new Set(pods.map((pod) => pod.mountId)))) {
+    const made = new Set(sources.ids());
+    for (const id of made.union(new Set(pods.map((pod) => pod.mountId)))) {
       const serving = pods.filter((pod) => pod.mountId === id);
-      this.#settle(id, serving, mounted.has(id));
+      this.#settle(id, serving, made.has(id));
     }
   }
 
   /** The last generation counts: those before it have been replaced. */
-  #settle(mountId: string, pods: readonly MountpointPod[], isMounted: boolean): void {
+  #settle(mountId: string, pods: readonly MountpointPod[], isMade: boolean): void {
     const { sources, log } = this.#options;
     const live = pods.filter((one) => !isOver(one) && !this.#finished.has(one.uid));
     const [last, ...replaced] = live.toSorted(byGenerationDown);
     for (const one of replaced) this.#dismiss(one);
     if (last !== undefined && !last.needsUnmount) return;
-    if (last === undefined && !isMounted) return;
+    if (last === undefined && !isMade) return;
     const earlier = this.#settling.get(mountId);
     this.#settling.set(mountId, earlier === undefined ? "under way" : "look again");
     if (earlier !== undefined) return;
@@ -135,14 +135,15 @@ export class Volumes {
 
   /**
    * The target as mountinfo shows it. What a mount of ours is bound there is left as it is, and its
-   * keys are made fresh; so is a mount of the driver's first version, which has no keeper. Whatever
-   * else is there was left by a crash, or has lost its engine for good: it is taken off.
+   * keys are made fresh. Over a mount of the driver's first version, of which nobody here can tell
+   * whether it lives, ours is put on top: who still uses it keeps it. Whatever else is there was
+   * left by a crash, or has lost its engine for good: it is taken off.
    */
   async #isPublished(request: PublishRequest): Promise<boolean> {
     const { target, volumeId } = request;
     const entry = mountAt(readMounts(), target.path);
     if (entry === undefined) return false;
-    if (isFirstVersion(entry)) return true;
+    if (isFirstVersion(entry)) return false;
     if (!(await this.#options.sources.isDead(entry.device))) {
       this.#refresh(request, entry);
       return true;

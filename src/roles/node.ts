@@ -1,8 +1,10 @@
 import { join } from "node:path";
 import * as z from "zod";
+import { Failure } from "../base/failure.ts";
 import type { Environment, Flags } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
+import { within } from "../base/within.ts";
 import { Identity, Node } from "../csi/gen/csi_pb.ts";
 import { Registration } from "../csi/gen/registration_pb.ts";
 import { identityService } from "../csi/identity.ts";
@@ -31,6 +33,9 @@ import { LOG_FLAGS } from "./settings.ts";
 const SWEEP_MS = 120_000;
 
 const NODE_WITHIN_MS = 30_000;
+
+/** With what else the end takes, within the grace period that the chart gives the pod. */
+const SERVED_WITHIN_MS = 20_000;
 
 const FLAGS = {
   endpoint: {
@@ -73,7 +78,7 @@ const role: Role<typeof FLAGS> = {
   name: "node",
   summary: "serve the kubelet: publish and unpublish volumes",
   flags: FLAGS,
-  async start(config, log, env) {
+  async start(config, log, env, ending) {
     const { endpoint, nodeId, kubeletPath, mountpointNamespace } = config;
     await using owned = new AsyncDisposableStack();
     const client = owned.use(new KubeClient(await loadKubeAccess(config.kubeconfig)));
@@ -106,6 +111,7 @@ const role: Role<typeof FLAGS> = {
         },
       }),
     );
+    owned.defer(() => sources.untilAllServed(SERVED_WITHIN_MS));
     const volumes = new Volumes({
       view,
       sources,
@@ -115,7 +121,7 @@ const role: Role<typeof FLAGS> = {
       policy: { volumeEndpoints: config.allowVolumeEndpoints },
       warn: ({ workloadUid }, note) => events.warn(workloadUid, note),
     });
-    await view.synced;
+    await within(view.synced, ending, () => new Failure("timeout", "the API server is away"));
     await sources.adoptAll(); // before anything is taken down: who serves what is known only then
     owned.use(view.onMountpointPodChange(() => volumes.settleAll()));
     volumes.settleAll();
@@ -125,7 +131,7 @@ const role: Role<typeof FLAGS> = {
     );
     owned.defer(() => clearInterval(sweep));
 
-    const topology = await topologyOf(nodeId, config.topologyLabels, client, log);
+    const topology = await topologyOf(nodeId, config.topologyLabels, { client, log, ending });
     const placed = Object.keys(topology).length > 0;
     const about = { driverName: DRIVER_NAME, version: VERSION };
     const identity = { ...about, controller: false, topology: placed };
@@ -152,11 +158,11 @@ const role: Role<typeof FLAGS> = {
 async function topologyOf(
   name: string,
   keys: readonly string[],
-  client: KubeClient,
-  log: Log,
+  { client, log, ending }: { client: KubeClient; log: Log; ending: AbortSignal },
 ): Promise<Record<string, string>> {
   if (keys.length === 0) return {};
-  const node = await client.get(NODES, { name }, AbortSignal.timeout(NODE_WITHIN_MS));
+  const signal = AbortSignal.any([ending, AbortSignal.timeout(NODE_WITHIN_MS)]);
+  const node = await client.get(NODES, { name }, signal);
   const labels = node.metadata?.labels ?? {};
   const missing = keys.filter((key) => labels[key] === undefined);
   if (missing.length > 0) log.warn({ node: name, missing }, "the node lacks topology labels");

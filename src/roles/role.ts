@@ -41,11 +41,15 @@ export interface Role<F extends Flags> {
   readonly name: string;
   readonly summary: string;
   readonly flags: F & typeof LOG_FLAGS;
-  /** Starts everything; what it returns is disposed when the process is told to end. */
+  /**
+   * Starts everything; what it returns is disposed when the process is told to end. The signal
+   * says so too: what is waited for at the start may never come.
+   */
   start(
     config: ConfigOf<F & typeof LOG_FLAGS>,
     log: Log,
     env: Environment,
+    told: AbortSignal,
   ): Promise<AsyncDisposable>;
 }
 
@@ -58,12 +62,28 @@ export async function runRole<F extends Flags>(
   const config = readSettings(role, argv, env);
   if (config === undefined) return 0;
   const log = createLog(config.logLevel, logFieldsOf(role));
-  const told = Promise.race([once(process, "SIGTERM"), once(process, "SIGINT")]);
+  const told = toldToEnd();
+  const started = role.start(config, log, env, told).catch((error: unknown) => {
+    if (!told.aborted) throw error;
+    log.info({ err: error }, "told to end while starting");
+    return undefined;
+  });
   {
-    await using _running = await role.start(config, log, env);
-    await told;
+    await using running = await started;
+    if (running !== undefined) await aborted(told);
     log.info("told to end");
   }
   log.info("ended");
   return 0;
+}
+
+/** By SIGTERM or SIGINT; a second one of a kind ends the process as if there were no handler. */
+function toldToEnd(): AbortSignal {
+  const told = new AbortController();
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => told.abort());
+  return told.signal;
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, "abort");
 }

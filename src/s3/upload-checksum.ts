@@ -1,4 +1,5 @@
 import { Buffer } from "node:buffer";
+import type * as Crc from "@node-rs/crc32";
 
 /** How one kind of checksum is computed, and what S3 calls it in headers and documents. */
 export interface ChecksumKind {
@@ -27,7 +28,7 @@ export const CHECKSUM_KINDS = {
 } as const satisfies Record<string, ChecksumKind>;
 
 /** Loaded with the first upload: a mount that only reads starts without it. */
-function machineCode(): Promise<typeof import("@node-rs/crc32")> {
+function machineCode(): Promise<typeof Crc> {
   return import("@node-rs/crc32");
 }
 

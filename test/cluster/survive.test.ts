@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, readdirSync, readlinkSync, statSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { PODS } from "../../src/kube/resource.ts";
+import { ANNOTATION } from "../../src/volume/names.ts";
+import { run } from "../../tools/run.ts";
 import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
 import { MOUNTPOINT_NAMESPACE, isReady } from "../../tools/stack/cluster-watch.ts";
 import { DRIVER_NAMESPACE, staticVolume, workloadPod } from "../../tools/stack/driver.ts";
@@ -11,11 +15,17 @@ import {
   makeBucket,
   removePods,
   shell,
+  silenceS3,
   startTestCluster,
 } from "./test-cluster.ts";
 import type { TestCluster } from "./test-cluster.ts";
 
 const BUCKET = "survive";
+const HOG = join(import.meta.dirname, "memory-hog.ts");
+/** For a Mountpoint Pod that takes no more from a writer than 32 MiB ahead of S3. */
+const SMALL = { mountpointContainerResourcesLimitsMemory: "256Mi" };
+const SPOOL_FULL_BYTES = 24 << 20;
+const LOOK_AGAIN_AFTER_MS = 500;
 /** FULL=1 is the long form. */
 const [READ_MIB, WRITE_MIB] = process.env["FULL"] === "1" ? [2048, 1024] : [512, 256];
 /** The same bytes again and again, from a small file in the pod: their digest is known. */
@@ -105,15 +115,47 @@ for (const { name, act } of HARMS) {
   });
 }
 
+/** Opens its file while S3 answers, and goes on when it does no more. */
+const WRITE_IN_TWO_PARTS = `{
+  cat /tmp/seed; touch /tmp/begun; while ! test -e /tmp/go; do sleep 0.1; done; cat /tmp/seed
+} > /data/squeezed`;
+
+test("the kernel kills for memory while the spool is full: the writer does not notice", async () => {
+  await it.cluster.apply(...staticVolume("small", BUCKET, { attributes: SMALL }));
+  await it.cluster.apply(workloadPod("squeezed", "small", BUSYBOX_IMAGE));
+  await it.watch.untilReady("squeezed");
+  await shell(it, "squeezed", SEED);
+  const digest = await shell(it, "squeezed", `{ ${repeated(128)}; } | sha256sum`);
+  const { engine } = await processesOf(mountpointPod("small"));
+  const writing = shell(it, "squeezed", WRITE_IN_TWO_PARTS);
+  const failed = new AbortController();
+  writing.catch((error: unknown) => failed.abort(error));
+  await shell(it, "squeezed", "while ! test -e /tmp/begun; do sleep 0.1; done");
+  {
+    await using _silence = await silenceS3(it);
+    await shell(it, "squeezed", "touch /tmp/go");
+    await untilSpoolIsFull(engine, failed.signal);
+    await run(process.execPath, [HOG, memoryCgroupOf(engine)]);
+  }
+  await writing;
+  assert.equal(await shell(it, "squeezed", "sha256sum < /data/squeezed"), digest);
+  assert.equal(it.watch.pod("squeezed")?.status?.containerStatuses?.[0]?.restartCount, 0);
+});
+
 test("in the end nothing is left", async () => {
-  await removePods(it, "reader", "writer");
+  await removePods(it, "reader", "writer", "squeezed");
   await assertNothingLeft(it);
 });
 
-/** The one that serves now. */
-function mountpointPod(): { readonly name: string; readonly uid: string } {
-  const pods = it.watch.mountpointPods();
-  const live = pods.filter(({ metadata }) => metadata?.deletionTimestamp === undefined);
+/** The one that serves the volume now. */
+function mountpointPod(volume = "data"): { readonly name: string; readonly uid: string } {
+  const live = it.watch
+    .mountpointPods()
+    .filter(
+      ({ metadata }) =>
+        metadata?.deletionTimestamp === undefined &&
+        metadata?.annotations?.[ANNOTATION.volumeName] === volume,
+    );
   const { name = "", uid = "" } = live.at(-1)?.metadata ?? {};
   return { name, uid };
 }
@@ -144,6 +186,27 @@ async function processesOf({ uid }: { readonly uid: string }) {
   }
   assert(found.mounter > 0 && found.engine > 0, "the Mountpoint Pod runs");
   return found;
+}
+
+/** S3 is silent, and the writer has been made to wait: no page comes any more. */
+async function untilSpoolIsFull(engine: number, signal: AbortSignal): Promise<void> {
+  const dir = `/proc/${engine}/fd`;
+  const isSpool = (fd: string) => readlinkSync(join(dir, fd)).includes("s3csi-spool");
+  const spool = join(dir, readdirSync(dir).find(isSpool) ?? "none");
+  const bytesNow = () => statSync(spool).blocks * 512;
+  let last = 0;
+  for (let now = bytesNow(); now < SPOOL_FULL_BYTES || now !== last; now = bytesNow()) {
+    last = now;
+    await sleep(LOOK_AGAIN_AFTER_MS, undefined, { signal });
+  }
+}
+
+/** The file by which a process joins the cgroup whose memory the engine is counted in. */
+function memoryCgroupOf(engine: number): string {
+  const lines = readOf(engine, "cgroup");
+  const v1 = /^\d+:memory:(.*)$/m.exec(lines)?.[1];
+  const own = v1 === undefined ? (/^0::(.*)$/m.exec(lines)?.[1] ?? "") : `/memory${v1}`;
+  return join("/sys/fs/cgroup", own, "cgroup.procs");
 }
 
 function readOf(pid: number, file: string): string {

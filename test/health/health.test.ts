@@ -1,11 +1,9 @@
 import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { createClient } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Registration } from "../../src/csi/gen/registration_pb.ts";
+import { grpcClient } from "../node/grpc-client.ts";
 import { temporaryDirectory } from "../node/temporary-directory.ts";
 import type { TemporaryDirectory } from "../node/temporary-directory.ts";
 import { CuttableLine, installChart } from "../reconciler/control-plane.ts";
@@ -110,7 +108,7 @@ test("a node is ready once the kubelet has taken the driver", TIMEOUT, async () 
   assert.deepEqual(await node.health("healthz"), OK);
 
   const registry = join(kubelet, "plugins_registry/s3.csi.scality.com-reg.sock");
-  const asKubelet = registrationClient(registry);
+  const asKubelet = grpcClient(Registration, registry);
   await asKubelet.notifyRegistrationStatus({ pluginRegistered: false, error: "not today" });
   assert.match((await node.health("readyz")).text, /refused the registration: not today/);
   await asKubelet.notifyRegistrationStatus({ pluginRegistered: true });
@@ -122,8 +120,14 @@ test("a node is ready once the kubelet has taken the driver", TIMEOUT, async () 
   assert.equal(await node.end(), 0);
 });
 
-function registrationClient(path: string) {
-  const nodeOptions = { createConnection: () => connect(path) };
-  const transport = createGrpcTransport({ baseUrl: "http://localhost", nodeOptions });
-  return createClient(Registration, transport);
-}
+test("a node that still waits for the API server ends when it is told to", TIMEOUT, async () => {
+  line.cut();
+  const kubelet = join(dir.path, "early");
+  const args = ["node", `--kubeconfig=${cuttableConfig}`, `--kubelet-path=${kubelet}`];
+  const socket = join(kubelet, "plugins/csi.sock");
+  await using node = new RoleProcess([...args, "--node-id=node-1", `--endpoint=unix://${socket}`]);
+  await node.logged("watch interrupted");
+  assert.equal(await node.end(), 0);
+  await node.logged('"ended"');
+  line.mend();
+});

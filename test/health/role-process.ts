@@ -15,6 +15,8 @@ export const OK: HealthPage = { status: 200, text: "ok\n" };
 
 /** One role of the program as a process of its own. What it logs can be waited for. */
 export class RoleProcess implements AsyncDisposable {
+  /** Resolves when it has ended, with its exit status if it has one. */
+  readonly ended: Promise<number | null>;
   readonly #child;
   readonly #lines: string[] = [];
   readonly #waiting = new Set<() => void>();
@@ -23,6 +25,7 @@ export class RoleProcess implements AsyncDisposable {
     // It ends with its runner, however that ends.
     const words = ["--pdeathsig", "KILL", "--", process.execPath, MAIN, ...args];
     this.#child = spawn("setpriv", words, { env, stdio: ["ignore", "pipe", "inherit"] });
+    this.ended = once(this.#child, "exit").then(([status]) => status as number | null);
     createInterface({ input: this.#child.stdout }).on("line", (line) => {
       this.#lines.push(line);
       for (const look of this.#waiting) look();
@@ -66,12 +69,8 @@ export class RoleProcess implements AsyncDisposable {
 
   /** Told to end, as a kubelet does it; gives the exit status. */
   async end(signal: NodeJS.Signals = "SIGTERM"): Promise<number | null> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) {
-      return this.#child.exitCode;
-    }
-    const exited = once(this.#child, "exit") as Promise<[number | null]>;
     this.#child.kill(signal);
-    return (await exited)[0];
+    return this.ended;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

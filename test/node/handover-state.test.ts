@@ -55,4 +55,25 @@ describe("a mounter that serves", () => {
     await fs.writeFile(join(mount.dir, "new"), "x");
     assert(!mounter.output.includes(secretAccessKey), "a key in the log");
   });
+
+  test("questions wait for each other: keys that are under way do not delay the end", async () => {
+    await using mounter = await MounterProcess.start();
+    await using mount = await ownMount();
+    using link = mounter.link();
+    await link.mount(mountSpec(bucket), mount.fds, FIRST, soon());
+    const { accessKeyId, secretAccessKey } = bucket.access;
+    mounter.signal("SIGSTOP"); // it answers nothing yet
+    const keys = link.rekey({ accessKeyId, secretAccessKey }, soon());
+    const impatient = link.share(AbortSignal.timeout(50));
+    await assert.rejects(impatient, { kind: "timeout" });
+    const [shared, finished] = [link.share(soon()), link.finish(soon())];
+    assert(link.isOpen, "who gave up in the queue has spoilt nothing");
+    mounter.signal("SIGCONT");
+    await keys;
+    const fds = (await shared)?.fds ?? [];
+    assert.equal(fds.length, MOUNT_FDS.length);
+    for (const fd of fds) closeSync(fd);
+    await finished;
+    assert.equal(await mounter.ended, 0);
+  });
 });

@@ -3,6 +3,7 @@ import { mkdirSync, rmSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MountpointPod } from "../../src/node/cluster-view.ts";
 import { bindMount } from "../../src/sys/bind-mount.ts";
 import { unmount } from "../../src/sys/fuse-mount.ts";
@@ -15,6 +16,8 @@ import type { TestPod } from "./test-node.ts";
 
 const untimed = () => {};
 const BIG_BYTES = 24 << 20;
+/** Longer than a test may take. */
+const FOREVER_MS = 3_600_000;
 
 /** A workload's bind, as publish makes it. */
 function bindFor(node: TestNode, uid: string, sourceDir: string) {
@@ -141,6 +144,29 @@ describe("a mount outlives the container that serves it", () => {
     await file.write("2", 4);
     await file.close();
     assert.equal((await bucket.get("both")).toString(), "11112222");
+  });
+
+  test("the node service ends while it alone holds a mount: not before another does", async () => {
+    await using node = await TestNode.start();
+    const pod = node.pod();
+    const first = pod.run();
+    const { dir, device } = await ensure(node, pod);
+    await using file = await FileWriter.open(join(dir, "alone"));
+    await file.write("a", 10);
+    await node.sources.untilAllServed(FOREVER_MS); // at once
+    await first.killAll();
+    while (node.sources.stateOf(device)?.is !== "waiting") await nextTurn();
+    await node.sources.untilAllServed(50); // in vain, and over in time
+    const taken = node.sources.untilAllServed(FOREVER_MS);
+    const second = pod.run();
+    await taken;
+    const sources = node.reborn();
+    await file.write("b", 10);
+    await file.close();
+    assert.equal((await bucket.get("alone")).toString(), `${"a".repeat(10)}${"b".repeat(10)}`);
+    await sources.adoptAll();
+    assert.equal(await sources.remove("mp-1", pod.pod), true);
+    assert.equal(await second.ended, 0);
   });
 
   test("a mounter that is stopped delays nobody at a restart, and is left alone", async () => {

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { closeSync, mkdirSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { PublishRequest } from "../../src/node/publish-request.ts";
 import { Volumes } from "../../src/node/volumes.ts";
 import type { VolumesOptions } from "../../src/node/volumes.ts";
+import { openFuseDevice } from "../../src/sys/fuse-mount.ts";
 import { TestBucket } from "../engine/test-bucket.ts";
 import { TestNode, silentLog } from "./test-node.ts";
 import type { TestPod } from "./test-node.ts";
@@ -30,6 +32,16 @@ function viewOf({ view }: TestNode): VolumesOptions["view"] {
     },
     problemOf: async () => "ImagePullBackOff: no such image",
   };
+}
+
+/** As mount-s3 mounts on a host; dispose to end its process. Whoever asks it anything waits. */
+function mountAsFirstVersion(target: string): Disposable {
+  mkdirSync(target);
+  const device = openFuseDevice();
+  const options = "fd=3,rootmode=40000,user_id=0,group_id=0";
+  const words = ["-i", "-t", "fuse", "-o", options, "mountpoint-s3", target];
+  execFileSync("mount", words, { stdio: ["ignore", "inherit", "inherit", device] });
+  return { [Symbol.dispose]: () => closeSync(device) };
 }
 
 function never(signal: AbortSignal): Promise<never> {
@@ -154,6 +166,28 @@ describe("publish and unpublish on a node", () => {
       await assert.rejects(fs.stat(target.path), { code: "ENOENT" });
       assert.deepEqual(await fs.readdir(dirname(target.path)), []);
     }
+  });
+
+  test("a mount of the first version: ours goes on top, and all of it is unpublished", async () => {
+    const { node, pod, volumes } = await setUp();
+    await using _node = node;
+    pod.run();
+    const [alive, dead, unused] = [
+      requestFor(node, "w-1"),
+      requestFor(node, "w-2"),
+      requestFor(node, "w-3"),
+    ];
+    using _engine = mountAsFirstVersion(alive.target.path);
+    for (const { target } of [dead, unused]) mountAsFirstVersion(target.path)[Symbol.dispose]();
+    for (const request of [dead, alive]) {
+      await volumes.publish(request, soon());
+      assert.equal(await fs.readFile(join(request.target.path, "there"), "utf8"), "content");
+    }
+    for (const { target } of [alive, dead, unused]) {
+      await volumes.unpublish(target);
+      await assert.rejects(fs.stat(target.path), { code: "ENOENT" });
+    }
+    assert.deepEqual(node.mounts(), ["plugins/mnt/mp-1"]);
   });
 
   test("a pod that has finished is not asked again, though it still counts as running", async () => {

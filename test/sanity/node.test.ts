@@ -33,6 +33,7 @@ test("csi-sanity passes its Node cases on real mounts", { timeout: 300_000 }, as
   const dir = mkdtempSync(join(tmpdir(), "s3csi-sanity-"));
   owned.defer(() => rmSync(dir, { recursive: true }));
   const played = owned.use(await PlayedNode.start());
+  await played.startService();
   const mountDir = join(dir, "mounts");
   const endpoint = `unix://${join(dir, "csi.sock")}`;
   owned.use(await new SanityFront(played, mountDir).serve(endpoint));

@@ -27,13 +27,15 @@ export interface Wanted {
 export class PlayedNode implements AsyncDisposable {
   readonly endpoint: string;
   readonly kubeletPath: string;
+  readonly bucket: TestBucket;
   readonly #bench: Bench;
-  readonly #bucket: TestBucket;
+  readonly #kubeconfig: string;
   readonly #owned: AsyncDisposableStack;
   readonly #containers = new Set<Promise<void>>();
 
   private constructor(
     kubeletPath: string,
+    kubeconfig: string,
     bench: Bench,
     bucket: TestBucket,
     owned: AsyncDisposableStack,
@@ -41,7 +43,8 @@ export class PlayedNode implements AsyncDisposable {
     this.kubeletPath = kubeletPath;
     this.endpoint = `unix://${join(kubeletPath, "plugins", DRIVER, "csi.sock")}`;
     this.#bench = bench;
-    this.#bucket = bucket;
+    this.#kubeconfig = kubeconfig;
+    this.bucket = bucket;
     this.#owned = owned;
   }
 
@@ -58,18 +61,35 @@ export class PlayedNode implements AsyncDisposable {
       stop.abort();
       await reconciling;
     });
-    const node = new PlayedNode(join(dir.path, "kubelet"), bench, bucket, owned.move());
+    const kubelet = join(dir.path, "kubelet");
+    const node = new PlayedNode(kubelet, chart.kubeconfig, bench, bucket, owned.move());
     bench.mountpointPods.onChange((_key, now, before) => {
       const { name = "", uid = "" } = now?.metadata ?? {};
       if (now !== undefined && before === undefined) node.#run(name, uid);
     });
-    await node.#startService(chart.kubeconfig);
     return node;
+  }
+
+  /** The real one, once it serves; it ends with the node, if not before. */
+  async startService(env: Readonly<Record<string, string>> = {}): Promise<RoleProcess> {
+    const { endpoint, accessKeyId, secretAccessKey, region } = this.bucket.access;
+    const flags = [`--kubelet-path=${this.kubeletPath}`, `--node-id=${NODE}`];
+    const args = ["node", `--kubeconfig=${this.#kubeconfig}`, `--endpoint=${this.endpoint}`];
+    const service = new RoleProcess([...args, ...flags], {
+      AWS_ENDPOINT_URL: endpoint,
+      AWS_REGION: region,
+      AWS_ACCESS_KEY_ID: accessKeyId,
+      AWS_SECRET_ACCESS_KEY: secretAccessKey,
+      ...env,
+    });
+    this.#owned.use(service);
+    await service.logged("-reg.sock");
+    return service;
   }
 
   /** A PV of this name with its claim. */
   async volume(name: string): Promise<void> {
-    await this.#bench.volume(name, ["allow-delete"], { bucketName: this.#bucket.name });
+    await this.#bench.volume(name, ["allow-delete"], { bucketName: this.bucket.name });
   }
 
   /** A pod on this node that wants the volume: from here on the kubelet asks for it. */
@@ -77,7 +97,7 @@ export class PlayedNode implements AsyncDisposable {
     const uid = await this.#bench.workload(name, volume);
     const dir = join(this.kubeletPath, "pods", uid, "volumes/kubernetes.io~csi", volume);
     mkdirSync(dir, { recursive: true });
-    const volumeContext = { bucketName: this.#bucket.name, "csi.storage.k8s.io/pod.uid": uid };
+    const volumeContext = { bucketName: this.bucket.name, "csi.storage.k8s.io/pod.uid": uid };
     return { target: join(dir, "mount"), volumeContext };
   }
 
@@ -93,19 +113,6 @@ export class PlayedNode implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#owned.disposeAsync();
-  }
-
-  async #startService(kubeconfig: string): Promise<void> {
-    const { endpoint, accessKeyId, secretAccessKey, region } = this.#bucket.access;
-    const args = ["node", `--kubeconfig=${kubeconfig}`, `--kubelet-path=${this.kubeletPath}`];
-    const service = new RoleProcess([...args, `--node-id=${NODE}`, `--endpoint=${this.endpoint}`], {
-      AWS_ENDPOINT_URL: endpoint,
-      AWS_REGION: region,
-      AWS_ACCESS_KEY_ID: accessKeyId,
-      AWS_SECRET_ACCESS_KEY: secretAccessKey,
-    });
-    this.#owned.use(service);
-    await service.logged("-reg.sock");
   }
 
   #run(name: string, uid: string): void {

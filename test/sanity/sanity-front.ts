@@ -1,9 +1,6 @@
 import { rmSync, symlinkSync } from "node:fs";
-import { connect } from "node:net";
 import { basename, join } from "node:path";
-import { createClient } from "@connectrpc/connect";
-import type { ServiceImpl } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
+import type { Client, ServiceImpl } from "@connectrpc/connect";
 import {
   Identity,
   Node,
@@ -12,6 +9,7 @@ import {
 } from "../../src/csi/gen/csi_pb.ts";
 import type { NodePublishVolumeRequest } from "../../src/csi/gen/csi_pb.ts";
 import { serve, socketPathOf } from "../../src/csi/serve.ts";
+import { grpcClient } from "../node/grpc-client.ts";
 import { silentLog } from "../node/test-node.ts";
 import { Controller } from "./csi-controller.ts";
 import type { PlayedNode, Wanted } from "./played-node.ts";
@@ -43,10 +41,8 @@ export class SanityFront {
 
   async serve(endpoint: string): Promise<AsyncDisposable> {
     const path = socketPathOf(this.#played.endpoint);
-    const nodeOptions = { createConnection: () => connect(path) };
-    const transport = createGrpcTransport({ baseUrl: "http://localhost", nodeOptions });
-    const identity = createClient(Identity, transport);
-    const node = createClient(Node, transport);
+    const identity = grpcClient(Identity, path);
+    const node = grpcClient(Node, path);
     const routes: Parameters<typeof serve>[1] = (router) =>
       router
         .service(Controller, this.#controller())
@@ -84,7 +80,7 @@ export class SanityFront {
   }
 
   /** Whatever the Node service offers, with paths translated where they are csi-sanity's. */
-  #node(node: ReturnType<typeof createClient<typeof Node>>): ServiceImpl<typeof Node> {
+  #node(node: Client<typeof Node>): ServiceImpl<typeof Node> {
     const calls = Node.methods.map(({ localName }) => {
       const call = node[localName as keyof typeof node] as (request: object) => Promise<object>;
       return [localName, async (request: NodeRequest) => call(await this.#translate(request))];

@@ -60,11 +60,13 @@ export interface VolumeOptions {
   readonly readOnly?: boolean;
   /** The Secret with the volume's own keys, in the namespace `default`. */
   readonly secret?: string;
+  /** Further volumeAttributes. */
+  readonly attributes?: Readonly<Record<string, string>>;
 }
 
 /** A PV for an existing bucket, and a claim bound to it. */
 export function staticVolume(name: string, bucket: string, options: VolumeOptions = {}): object[] {
-  const { mountOptions = [], readOnly = false, secret } = options;
+  const { mountOptions = [], readOnly = false, secret, attributes = {} } = options;
   const accessModes = [readOnly ? "ReadOnlyMany" : "ReadWriteMany"];
   const storage = "1Gi";
   return [
@@ -82,7 +84,7 @@ export function staticVolume(name: string, bucket: string, options: VolumeOption
         csi: {
           driver: "s3.csi.scality.com",
           volumeHandle: `${name}-handle`,
-          ...keysOf(bucket, secret),
+          ...keysOf({ ...attributes, bucketName: bucket }, secret),
         },
       },
     },
@@ -100,10 +102,10 @@ export function staticVolume(name: string, bucket: string, options: VolumeOption
   ];
 }
 
-function keysOf(bucketName: string, secret: string | undefined): object {
-  if (secret === undefined) return { volumeAttributes: { bucketName } };
+function keysOf(volumeAttributes: Record<string, string>, secret: string | undefined): object {
+  if (secret === undefined) return { volumeAttributes };
   return {
-    volumeAttributes: { bucketName, authenticationSource: "secret" },
+    volumeAttributes: { ...volumeAttributes, authenticationSource: "secret" },
     nodePublishSecretRef: { name: secret, namespace: "default" },
   };
 }

@@ -1,0 +1,39 @@
+import type { Log } from "../base/log.ts";
+import { mountAt, readMounts } from "../sys/mount-info.ts";
+import { boundWorkloads } from "./binds.ts";
+import type { ClusterView } from "./cluster-view.ts";
+import type { HeldMount, MountNews, Surroundings } from "./held-mount.ts";
+import { Patience } from "./patience.ts";
+import { untilNextMounter, untilSuccessor } from "./successor.ts";
+
+export interface SurroundingsOptions {
+  readonly kubeletPath: string;
+  readonly view: Pick<ClusterView, "pods" | "pod" | "onPodChange" | "onMountpointPodChange">;
+  readonly onNews?: (news: MountNews) => void;
+  readonly log: Log;
+  readonly giveUpAfterMs?: number;
+  readonly giveUpLeavingAfterMs?: number;
+}
+
+/** The node and the cluster, as a mount that is held sees them. */
+export function surroundingsOf(
+  options: SurroundingsOptions,
+  onEnd: (mount: HeldMount) => void,
+): Surroundings {
+  const { kubeletPath, view, log, giveUpAfterMs, giveUpLeavingAfterMs } = options;
+  return {
+    log,
+    untilMounter: (mount, signal) => untilNextMounter(mount, view, kubeletPath, signal),
+    untilSuccessor: (mount, signal) => untilSuccessor(mount, view, signal),
+    isMounted: ({ dir, device }) => mountAt(readMounts(), dir)?.device === device,
+    onNews: (news) => options.onNews?.(news),
+    onEnd,
+    patience: new Patience({
+      workloadsOf: (source) => boundWorkloads(source, kubeletPath),
+      isLeaving: (uid) => view.pod(uid)?.leaving ?? true,
+      onChange: (listener) => view.onPodChange(listener),
+      giveUpAfterMs,
+      giveUpLeavingAfterMs,
+    }),
+  };
+}
