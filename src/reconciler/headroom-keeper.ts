@@ -1,99 +1,75 @@
-import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
-import type { KubeClient } from "../kube/kube-client.ts";
-import { PODS } from "../kube/resource.ts";
-import { WatchedList } from "../kube/watched-list.ts";
-import { WorkQueue } from "../kube/work-queue.ts";
-import { LABEL } from "../volume/names.ts";
-import type { Workload } from "./facts.ts";
-import { decideHeadroom, headroomPodFor, headroomPodOf, ungatedOf } from "./headroom.ts";
-import type { HeadroomAction, HeadroomPod, HeadroomSettings } from "./headroom.ts";
+import type { Volume, Workload } from "./facts.ts";
+import { decideHeadroom } from "./headroom.ts";
+import type { HeadroomAction, HeadroomPod } from "./headroom.ts";
 import { MultiMap } from "./multi-map.ts";
 import type { World } from "./world.ts";
 
-const BACK_OFF = { firstMs: 200, maxMs: 60_000 } as const;
-const CONCURRENCY = 4;
+/** What the keeper asks of the API server. Writes are safe to repeat. */
+export interface HeadroomCluster {
+  /** Whether the workload of a headroom pod is there, read now and not from a cache. */
+  hasWorkload(pod: HeadroomPod, signal: AbortSignal): Promise<boolean>;
+  createHeadroom(workload: Workload, volume: Volume, signal: AbortSignal): Promise<void>;
+  deleteHeadroom(pod: HeadroomPod, signal: AbortSignal): Promise<void>;
+  /** Whether it was we who lifted it. */
+  liftGate(workload: Workload, signal: AbortSignal): Promise<boolean>;
+}
 
 export interface HeadroomKeeperOptions {
-  readonly client: KubeClient;
+  readonly cluster: HeadroomCluster;
   readonly world: World;
-  readonly settings: HeadroomSettings;
   readonly log: Log;
+  readonly nowMs: () => number;
+  /** Has `work` called for a workload's UID, by one at a time, and again when it fails. */
+  readonly enqueue: (uid: string) => void;
 }
+
+/** A watch that runs behind shows the workload soon. */
+const LAG_MS = 1_000;
 
 /** Looks after the workloads that came with the gate, from then until their pods run. */
 export class HeadroomKeeper {
   readonly #options: HeadroomKeeperOptions;
-  readonly #queue: WorkQueue;
-  readonly #pods: WatchedList<HeadroomPod, Parameters<typeof headroomPodOf>[0]>;
-  readonly #podsOf = new MultiMap<string, string>(); // workload UID -> names
+  readonly #pods = new Map<string, HeadroomPod>();
+  readonly #podsOf = new MultiMap<string, string>(); // workload UID -> keys
   /** Gated, or with headroom: few, and only for a moment each. */
   readonly #cared = new Set<string>();
 
   constructor(options: HeadroomKeeperOptions) {
     this.#options = options;
-    const { client, log, settings } = options;
-    this.#queue = new WorkQueue({
-      concurrency: CONCURRENCY,
-      backOff: BACK_OFF,
-      log,
-      work: (uid, signal) => this.#work(uid, signal),
-    });
-    const selection = { namespace: settings.namespace, labelSelector: LABEL.headroomForPod };
-    const project = headroomPodOf;
-    this.#pods = new WatchedList({ client, log, resource: PODS, selection, project });
-    this.#pods.onChange((key, now, before) => {
-      if (before !== undefined) this.#podsOf.delete(before.workloadUid, key);
-      if (now === undefined) return;
-      this.#podsOf.add(now.workloadUid, key);
-      this.#care(now.workloadUid);
-    });
   }
 
-  get synced(): Promise<void> {
-    return this.#pods.synced;
-  }
-
-  /** The list of headroom pods; the work itself begins with `work`. */
-  follow(signal: AbortSignal): Promise<void> {
-    return this.#pods.start(signal);
-  }
-
-  work(signal: AbortSignal): Promise<void> {
-    return this.#queue.start(signal);
+  podChanged(key: string, now: HeadroomPod | undefined, before: HeadroomPod | undefined): void {
+    if (before !== undefined) this.#podsOf.delete(before.workloadUid, key);
+    this.#pods.delete(key);
+    if (now === undefined) return;
+    this.#pods.set(key, now);
+    this.#podsOf.add(now.workloadUid, key);
+    this.#care(now.workloadUid);
   }
 
   workloadChanged(now: Workload | undefined, before: Workload | undefined): void {
     if (now?.gated === true) this.#care(now.uid);
     for (const uid of [now?.uid, before?.uid]) {
-      if (uid !== undefined && this.#cared.has(uid)) this.#queue.add(uid);
+      if (uid !== undefined && this.#cared.has(uid)) this.#options.enqueue(uid);
     }
   }
 
   /** A claim was bound, a Mountpoint Pod has started: whose it is does not matter, they are few. */
   worldChanged(): void {
-    for (const uid of this.#cared) this.#queue.add(uid);
+    for (const uid of this.#cared) this.#options.enqueue(uid);
   }
 
-  #care(uid: string): void {
-    this.#cared.add(uid);
-    this.#queue.add(uid);
-  }
-
-  async #work(uid: string, signal: AbortSignal): Promise<number | undefined> {
-    const { world } = this.#options;
-    const workload = world.workload(uid);
-    // Not known may only be a lag: it is gone when it was seen to go, or nobody has its UID.
-    if (workload === undefined && !(await this.#isGone(uid, signal))) return 1_000;
+  /** Returns when to look again, if so. */
+  async work(uid: string, signal: AbortSignal): Promise<number | undefined> {
+    const { world, nowMs } = this.#options;
     const pods = Array.from(this.#podsOf.get(uid), (key) => this.#pods.get(key));
-    const seen = {
-      workload,
-      claims: workload === undefined ? [] : world.claimsOf(workload),
-      pods: pods.filter((pod) => pod !== undefined),
-      nowMs: Date.now(),
-    };
-    const actions = decideHeadroom(seen);
-    if (workload?.gated !== true && seen.pods.length === 0) this.#cared.delete(uid);
+    const known = pods.filter((pod) => pod !== undefined);
+    const workload = world.workload(uid);
+    if (workload === undefined && !(await this.#isGone(uid, known[0], signal))) return LAG_MS;
+    const claims = workload === undefined ? [] : world.claimsOf(workload);
+    const actions = decideHeadroom({ workload, claims, pods: known, nowMs: nowMs() });
+    if (workload?.gated !== true && known.length === 0) this.#cared.delete(uid);
     let againMs: number | undefined;
     for (const action of actions) {
       if (action.do === "look-again") againMs = action.afterMs;
@@ -102,11 +78,16 @@ export class HeadroomKeeper {
     return againMs;
   }
 
-  async #isGone(uid: string, signal: AbortSignal): Promise<boolean> {
-    if (this.#options.world.isOver(uid) === true) return true;
-    const labelSelector = `${LABEL.headroomForWorkload}=${uid}`;
-    const { items } = await this.#options.client.list(PODS, { labelSelector }, signal);
-    return items.length === 0;
+  #care(uid: string): void {
+    this.#cared.add(uid);
+    this.#options.enqueue(uid);
+  }
+
+  /** Not known may only be a lag: it is gone when it was seen to go, or is not there now. */
+  async #isGone(uid: string, pod: HeadroomPod | undefined, signal: AbortSignal): Promise<boolean> {
+    const { world, cluster } = this.#options;
+    if (world.isOver(uid) === true || pod === undefined) return true;
+    return !(await cluster.hasWorkload(pod, signal));
   }
 
   async #apply(
@@ -114,34 +95,15 @@ export class HeadroomKeeper {
     workload: Workload | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const { client, settings, log } = this.#options;
-    const { namespace } = settings;
+    const { cluster, log } = this.#options;
     if (action.do === "delete-headroom") {
-      const { name, uid } = action.pod;
-      await unless("absent", client.delete(PODS, { namespace, name }, { uid }, signal));
-      log.info({ pod: name, workload: action.pod.workloadUid }, "headroom given up");
+      await cluster.deleteHeadroom(action.pod, signal);
+      log.info({ pod: action.pod.name, workload: action.pod.workloadUid }, "headroom given up");
     } else if (workload !== undefined && action.do === "create-headroom") {
-      const pod = headroomPodFor(workload, action.volume, settings);
-      await unless("conflict", client.create(PODS, pod, signal));
-    } else if (workload !== undefined) {
-      await this.#liftGate(workload, signal);
+      await cluster.createHeadroom(workload, action.volume, signal);
+    } else if (workload !== undefined && (await cluster.liftGate(workload, signal))) {
+      const path = `${workload.namespace}/${workload.name}`;
+      log.info({ workload: path }, "headroom is reserved, gate lifted");
     }
-  }
-
-  async #liftGate({ namespace, name, uid }: Workload, signal: AbortSignal): Promise<void> {
-    const { client, log } = this.#options;
-    const pod = await client.find(PODS, { namespace, name }, signal);
-    const patch = pod?.metadata?.uid === uid ? ungatedOf(pod) : undefined;
-    if (patch === undefined) return;
-    await unless("absent", client.patch(PODS, { namespace, name }, patch, signal));
-    log.info({ workload: `${namespace}/${name}` }, "headroom is reserved, gate lifted");
-  }
-}
-
-async function unless(done: Failure["kind"], work: Promise<unknown>): Promise<void> {
-  try {
-    await work;
-  } catch (error) {
-    if (!(error instanceof Failure) || error.kind !== done) throw error;
   }
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HEADROOM_GATE, LABEL } from "../volume/names.ts";
 import type { Volume, Workload } from "./facts.ts";
-import { decideHeadroom, headroomPodFor, ungatedOf } from "./headroom.ts";
+import { decideHeadroom, headroomPodFor, headroomPodOf, ungatedOf } from "./headroom.ts";
 import type { BoundClaim, HeadroomPod } from "./headroom.ts";
 
 const nowMs = 1_000_000;
@@ -33,7 +33,13 @@ const OURS: BoundClaim = { bound: true, volume: volume("a"), served: false };
 const SERVED: BoundClaim = { ...OURS, served: true };
 const OTHERS: BoundClaim = { bound: true, volume: undefined, served: false };
 const UNBOUND: BoundClaim = { bound: false, volume: undefined, served: false };
-const pod: HeadroomPod = { name: "hr-a", uid: "h", workloadUid: "w1", volumeLabel: "a" };
+const pod: HeadroomPod = {
+  name: "hr-a",
+  uid: "h",
+  workloadUid: "w1",
+  workloadPlace: { namespace: "ns", name: "app" },
+  volumeLabel: "a",
+};
 const free: Partial<Workload> = { gated: false, hadGate: true };
 
 // prettier-ignore
@@ -71,7 +77,10 @@ test("headroom asks for what the Mountpoint Pod will ask for, beside the workloa
     priorityClassName: "mount-s3-headroom",
     userId: 1000,
   };
-  const { spec } = headroomPodFor(workload, volume("a"), settings);
+  const made = headroomPodFor(workload, volume("a"), settings);
+  const name = made.metadata?.name ?? "";
+  assert.deepEqual(headroomPodOf(made), { ...pod, name, uid: "" }, "it tells whose it is");
+  const { spec } = made;
   const requests = { cpu: "400m", memory: "64Mi" };
   assert.deepEqual(spec?.containers[0]?.resources, { requests, limits: {} });
   const [term] = spec.affinity?.podAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? [];

@@ -1,5 +1,5 @@
 import type { Pod } from "../kube/resource.ts";
-import { HEADROOM_GATE, LABEL, labelValueOf, sha224 } from "../volume/names.ts";
+import { ANNOTATION, HEADROOM_GATE, LABEL, labelValueOf, sha224 } from "../volume/names.ts";
 import { parsePodSettings } from "../volume/pod-settings.ts";
 import type { Volume, Workload } from "./facts.ts";
 
@@ -16,6 +16,7 @@ export interface HeadroomPod {
   readonly name: string;
   readonly uid: string;
   readonly workloadUid: string;
+  readonly workloadPlace: { readonly namespace: string; readonly name: string };
   /** Of the volume's name, as labels have it. */
   readonly volumeLabel: string;
 }
@@ -83,10 +84,13 @@ export function headroomPodOf({ metadata }: Pod): HeadroomPod | undefined {
   const labels = metadata?.labels ?? {};
   const workloadUid = labels[LABEL.headroomForPod];
   if (workloadUid === undefined) return undefined;
+  const [namespace = "", workload = ""] =
+    metadata?.annotations?.[ANNOTATION.headroomForWorkload]?.split("/") ?? [];
   return {
     name: metadata?.name ?? "",
     uid: metadata?.uid ?? "",
     workloadUid,
+    workloadPlace: { namespace, name: workload },
     volumeLabel: labels[LABEL.headroomForVolume] ?? "",
   };
 }
@@ -110,6 +114,9 @@ export function headroomPodFor(
         "app.kubernetes.io/component": "headroom",
         [LABEL.headroomForPod]: workload.uid,
         [LABEL.headroomForVolume]: labelValueOf(volume.name),
+      },
+      annotations: {
+        [ANNOTATION.headroomForWorkload]: `${workload.namespace}/${workload.name}`,
       },
     },
     spec: {

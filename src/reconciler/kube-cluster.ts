@@ -13,6 +13,7 @@ import type { Cluster } from "./cluster.ts";
 import { attachmentOf, mountpointPodOf } from "./facts.ts";
 import { mountpointPodFor } from "./mountpoint-pod.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
+import { unless } from "./unless.ts";
 
 /** The port on the real API server. */
 export function kubeCluster(client: KubeClient, settings: MountpointPodSettings): Cluster {
@@ -82,15 +83,6 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
       await unless("absent", client.delete(ATTACHMENTS, { name }, preconditions, signal));
     },
   };
-}
-
-/** A Failure of this kind says that the work is done already. */
-async function unless(done: Failure["kind"], work: Promise<unknown>): Promise<void> {
-  try {
-    await work;
-  } catch (error) {
-    if (!(error instanceof Failure) || error.kind !== done) throw error;
-  }
 }
 
 async function conflictIsStale(work: Promise<unknown>): Promise<void> {

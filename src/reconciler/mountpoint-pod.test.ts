@@ -65,6 +65,16 @@ test("the scheduler binds it, to the workload's node and no other", () => {
   ]);
 });
 
+test("it comes to every node, stays to the end of a drain, and keeps no node alive", () => {
+  assert.deepEqual(pod.spec?.tolerations, [{ operator: "Exists" }]);
+  assert.equal(pod.spec?.terminationGracePeriodSeconds, 600, "its workloads end first");
+  assert.equal(pod.spec?.priorityClassName, "mount-s3-critical");
+  const scaleDown = "cluster-autoscaler.kubernetes.io/daemonset-pod";
+  assert.equal(pod.metadata?.annotations?.[scaleDown], "true");
+  const { spec } = make({}, { imagePullSecrets: ["mirror"] });
+  assert.deepEqual(spec?.imagePullSecrets, [{ name: "mirror" }]);
+});
+
 test("names that are no label values are hashed in labels and whole in annotations", () => {
   for (const value of Object.values(pod.metadata?.labels ?? {})) {
     assert.match(value, /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/);
@@ -102,6 +112,10 @@ test("a cache is a volume at /cache, wherever it comes from", () => {
     name: "cache",
     emptyDir: { sizeLimit: "1Gi" },
   });
+  assert.deepEqual(
+    cacheOf({ cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi", cacheEmptyDirMedium: "Memory" }),
+    { name: "cache", emptyDir: { medium: "Memory", sizeLimit: "1Gi" } },
+  );
   const claim = cacheOf({
     cache: "ephemeral",
     cacheEphemeralStorageClassName: "fast",

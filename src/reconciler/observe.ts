@@ -8,9 +8,8 @@ import type { World } from "./world.ts";
 
 /**
  * The picture for decide(): from the watches, and where they leave a gap that a lag could explain
- * (a pod or workload they do not know, a pod that nobody lists, one that is listed and serves no
- * more: another may have its name by now) from a fresh read. So what decide() takes for gone is
- * gone, though the caches run behind our own writes.
+ * (a pod or workload they do not know, a pod that is lost or that nobody lists) from a fresh read.
+ * So what decide() takes for gone is gone, though the caches run behind our own writes.
  */
 export async function observe(
   name: string,
@@ -34,8 +33,7 @@ export async function observe(
       known.filter((workload) => workload.terminating).map((workload) => workload.uid),
     ),
     gone: await goneUids(attachment, made, world, cluster, signal),
-    remembered: rememberedIn(attachment, world),
-    pods: await podsFor(attachment, made, world, cluster, signal),
+    ...(await podsFor(attachment, made, world, cluster, signal)),
     ...constants,
   };
 }
@@ -53,29 +51,25 @@ async function currentAttachment(
   return unlisted ? cluster.findAttachment(name, signal) : cached;
 }
 
-function rememberedIn(attachment: Attachment | undefined, world: World): Map<string, Lineage> {
-  const known = new Map<string, Lineage>();
-  for (const name of Object.keys(attachment?.spec.mountpointS3PodAttachments ?? {})) {
-    const lineage = world.pod(name) ?? world.lineage(name);
-    if (lineage !== undefined) known.set(name, lineage);
-  }
-  return known;
-}
-
 async function podsFor(
   attachment: Attachment | undefined,
   made: readonly MountpointPod[],
   world: World,
   cluster: Cluster,
   signal: AbortSignal,
-): Promise<Map<string, MountpointPod>> {
+): Promise<Pick<Observed, "pods" | "remembered">> {
   const pods = new Map(made.map((pod) => [pod.name, pod]));
+  const remembered = new Map<string, Lineage>();
   for (const name of Object.keys(attachment?.spec.mountpointS3PodAttachments ?? {})) {
     const cached = world.pod(name);
+    // One that is lost by the cache may have been another, removed, whose name was taken again.
     const pod = isServing(cached) ? cached : await cluster.findPod(name, signal);
-    if (pod !== undefined) pods.set(name, pod);
+    const lineage = cached ?? world.lineage(name);
+    if (lineage !== undefined) remembered.set(name, lineage);
+    if (pod === undefined) pods.delete(name);
+    else pods.set(name, pod);
   }
-  return pods;
+  return { pods, remembered };
 }
 
 async function goneUids(

@@ -6,12 +6,16 @@ import { NODES, PODS, PVCS, PVS } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { WorkQueue } from "../kube/work-queue.ts";
 import { ATTACHMENTS } from "../volume/attachment.ts";
-import { DRIVER_NAME } from "../volume/names.ts";
+import { DRIVER_NAME, LABEL } from "../volume/names.ts";
 import { attachmentOf, claimOf, mountpointPodOf, nodeOf, volumeOf, workloadOf } from "./facts.ts";
 import type { Workload } from "./facts.ts";
 import { HeadroomKeeper } from "./headroom-keeper.ts";
+import { headroomPodOf } from "./headroom.ts";
 import type { HeadroomSettings } from "./headroom.ts";
 import { kubeCluster } from "./kube-cluster.ts";
+import { kubeHeadroom } from "./kube-headroom.ts";
+import { listenersOf } from "./listeners.ts";
+import type { Listeners } from "./listeners.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
 import { Reconciler } from "./reconciler.ts";
 import { World } from "./world.ts";
@@ -30,6 +34,7 @@ export interface ReconcilerRunOptions {
 const SWEEP_EVERY_MS = 120_000;
 /** As many as connections: a busy API server answers late, and an attach waits for it twice. */
 const CONCURRENCY = 16;
+const HEADROOM_CONCURRENCY = 4;
 const BACK_OFF = { firstMs: 200, maxMs: 60_000 } as const;
 
 /** Resolves when the signal has aborted and the last write has ended. Rejects only for a bug. */
@@ -69,74 +74,78 @@ export async function startReconciler(
       }
     },
   });
-  const { headroom: settings } = options;
-  const keeper = settings && new HeadroomKeeper({ client, world, settings, log });
-  const lists = watchAll(options, world, reconciler, queue, keeper);
+  const headroom = headroomWork(options, world);
+  const enqueue = (name: string) => queue.add(name);
+  const listeners = listenersOf(world, reconciler, enqueue, headroom?.keeper);
+  const lists = watchAll(options, listeners);
   const following = lists.map((list) => list.start(signal));
-  if (keeper !== undefined) following.push(keeper.follow(signal));
   // Decisions need the whole picture: a world without its workloads would look all gone.
-  const picture = Promise.all([...lists.map((list) => list.synced), keeper?.synced]);
+  const picture = Promise.all(lists.map((list) => list.synced));
   await Promise.race([picture, Promise.all(following)]);
   log.info({ attachments: world.names().size }, "reconciler has the picture");
   const sweep = setInterval(() => {
     for (const name of world.names()) queue.add(name);
   }, options.sweepEveryMs ?? SWEEP_EVERY_MS);
   try {
-    await Promise.all([queue.start(signal), keeper?.work(signal), ...following]);
+    await Promise.all([queue.start(signal), headroom?.queue.start(signal), ...following]);
   } finally {
     clearInterval(sweep);
   }
 }
 
+/** Where headroom is switched on. */
+function headroomWork({ client, headroom, log }: ReconcilerRunOptions, world: World) {
+  if (headroom === undefined) return undefined;
+  const queue: WorkQueue = new WorkQueue({
+    concurrency: HEADROOM_CONCURRENCY,
+    backOff: BACK_OFF,
+    log,
+    work: (uid, signal) => keeper.work(uid, signal),
+  });
+  const enqueue = (uid: string) => queue.add(uid);
+  const cluster = kubeHeadroom(client, headroom);
+  const keeper = new HeadroomKeeper({ cluster, world, log, nowMs: Date.now, enqueue });
+  return { keeper, queue };
+}
+
 function watchAll(
-  { client, mountpointPods, log }: ReconcilerRunOptions,
-  world: World,
-  reconciler: Reconciler,
-  queue: WorkQueue,
-  keeper: HeadroomKeeper | undefined,
+  { client, mountpointPods, headroom, log }: ReconcilerRunOptions,
+  listeners: Listeners,
 ): readonly Pick<WatchedList<unknown>, "start" | "synced">[] {
-  const add = (names: ReadonlySet<string>) => {
-    for (const name of names) queue.add(name);
-  };
   const workloads = new WatchedList({ client, log, resource: PODS, project: workloadOf });
-  workloads.onChange((_key, now, before) => {
-    reconciler.workloadSeen(now, before);
-    add(world.workloadChanged(now, before));
-    keeper?.workloadChanged(now, before);
-  });
+  workloads.onChange(listeners.workload);
   const claims = new WatchedList({ client, log, resource: PVCS, project: claimOf });
-  claims.onChange((key, now) => {
-    add(world.claimChanged(key, now));
-    keeper?.worldChanged();
-  });
+  claims.onChange(listeners.claim);
   const volumes = new WatchedList({ client, log, resource: PVS, project: volumeOf });
-  volumes.onChange((key, now, before) => {
-    add(world.volumeChanged(key, now, before));
-    keeper?.worldChanged();
-  });
-  const selection = { namespace: mountpointPods.namespace };
+  volumes.onChange(listeners.volume);
   const pods = new WatchedList({
     client,
     log,
     resource: PODS,
-    selection,
+    selection: { namespace: mountpointPods.namespace },
     project: mountpointPodOf,
   });
-  pods.onChange((_key, now, before) => {
-    const name = now?.name ?? before?.name ?? "";
-    add(world.podChanged(name, now, before));
-    keeper?.worldChanged();
-  });
+  pods.onChange(listeners.pod);
   const attachments = new WatchedList({
     client,
     log,
     resource: ATTACHMENTS,
     project: attachmentOf,
   });
-  attachments.onChange((key, now, before) => add(world.attachmentChanged(key, now, before)));
+  attachments.onChange(listeners.attachment);
   const nodes = new WatchedList({ client, log, resource: NODES, project: nodeOf });
-  nodes.onChange((key, now, before) => add(world.nodeChanged(key, now, before)));
-  return [workloads, claims, volumes, pods, attachments, nodes];
+  nodes.onChange(listeners.node);
+  const lists = [workloads, claims, volumes, pods, attachments, nodes];
+  if (headroom === undefined) return lists;
+  const places = new WatchedList({
+    client,
+    log,
+    resource: PODS,
+    selection: { namespace: headroom.namespace, labelSelector: LABEL.headroomForPod },
+    project: headroomPodOf,
+  });
+  places.onChange(listeners.headroom);
+  return [...lists, places];
 }
 
 /** A user looks at the pod that waits, not at our log. */

@@ -90,7 +90,8 @@ const role: Role<typeof FLAGS> = {
     const view = new ClusterView({ client, nodeName: nodeId, namespace: mountpointNamespace, log });
     void view.follow(following.signal); // rejects only for a bug, which ends the process
 
-    const component = { controller: DRIVER_NAME, instance: env["POD_NAME"] ?? nodeId };
+    // By its node: a policy of the chart compares it with what the token says.
+    const component = { controller: DRIVER_NAME, instance: nodeId };
     const writer = new EventWriter(client, component, log);
     const { signal } = following;
     const events = new NodeEvents({ view, events: writer, kubeletPath, signal });

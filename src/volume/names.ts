@@ -36,6 +36,8 @@ export const ANNOTATION = {
   /** The whole names: a label ends at 63 characters, these do not. */
   volumeName: `${DRIVER_NAME}/volume-name`,
   volumeId: `${DRIVER_NAME}/volume-id`,
+  /** On a headroom pod: namespace and name of its workload. */
+  headroomForWorkload: `${DRIVER_NAME}/headroom-for-workload`,
 } as const;
 
 /** On a new node: keeps workloads away until the driver can serve them. */

@@ -10,7 +10,7 @@ import { run } from "../../tools/run.ts";
 import { startApiServer } from "../../tools/stack/api-server.ts";
 
 export const RELEASE_NAMESPACE = "kube-system";
-const CHART = join(import.meta.dirname, "../../deploy/chart");
+export const CHART = join(import.meta.dirname, "../../deploy/chart");
 
 /** A real control plane with the chart installed, and clients with the rights of its roles. */
 export interface InstalledChart extends AsyncDisposable {
@@ -20,6 +20,9 @@ export interface InstalledChart extends AsyncDisposable {
   /** With a node: as its pod there. The API server takes that from the pod's token. */
   readonly accessOf: (serviceAccount: string, nodeName?: string) => KubeAccess;
   readonly helm: (...args: string[]) => Promise<string>;
+  /** As the administrator. */
+  readonly kubectl: (...args: string[]) => Promise<string>;
+  readonly restartApiServer: () => Promise<void>;
 }
 
 export async function installChart(): Promise<InstalledChart> {
@@ -28,6 +31,7 @@ export async function installChart(): Promise<InstalledChart> {
   const env = { ...process.env, KUBECONFIG: plane.kubeconfig };
   const helmProgram = join(await programs("helm"), "helm");
   const helm = (...args: string[]) => run(helmProgram, args, { env });
+  const kubectlProgram = join(await programs("kubernetes"), "kubectl");
   await helm("install", "s3csi", CHART, "--namespace", RELEASE_NAMESPACE);
   const access = await loadKubeAccess(plane.kubeconfig);
   const admin = owned.use(new KubeClient(access));
@@ -36,6 +40,8 @@ export async function installChart(): Promise<InstalledChart> {
     admin,
     kubeconfig: plane.kubeconfig,
     helm: (...args) => helm(...args, "--namespace", RELEASE_NAMESPACE),
+    kubectl: (...args) => run(kubectlProgram, args, { env }),
+    restartApiServer: () => plane.restartApiServer(),
     accessOf: (serviceAccount, nodeName) => impersonating(access, serviceAccount, nodeName),
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };

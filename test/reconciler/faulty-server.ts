@@ -10,7 +10,7 @@ export class FaultyServer implements AsyncDisposable {
   readonly #server = createServer((from, to) => this.#serve(from, to));
   readonly #access: KubeAccess;
   readonly #watches = new Set<ServerResponse>();
-  #faults = false;
+  #faults: "none" | "some" | "all" = "none";
   #count = 0;
   /** Answers of each kind. */
   readonly given = { 429: 0, 500: 0, 410: 0, lost: 0 };
@@ -31,13 +31,13 @@ export class FaultyServer implements AsyncDisposable {
   }
 
   /** Watches end too, so that they must be opened anew, and meet the faults. */
-  start(): void {
-    this.#faults = true;
+  start(faults: "some" | "all"): void {
+    this.#faults = faults;
     for (const watch of this.#watches) watch.destroy();
   }
 
   stop(): void {
-    this.#faults = false;
+    this.#faults = "none";
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -52,8 +52,10 @@ export class FaultyServer implements AsyncDisposable {
       this.#watches.add(to);
       to.on("close", () => this.#watches.delete(to));
     }
-    this.#count += this.#faults ? 1 : 0;
-    const turn = this.#faults ? this.#count % 5 : 0;
+    if (this.#faults === "none") return this.#forward(from, to, false);
+    this.#count += 1;
+    if (this.#faults === "all") return this.#answer(to, this.#count % 2 === 0 ? 429 : 500);
+    const turn = this.#count % 5;
     if (turn === 1) return this.#answer(to, 429);
     if (turn === 2) return this.#answer(to, 500);
     if (turn === 3 && isWatch) return this.#answer(to, 410);

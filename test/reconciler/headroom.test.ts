@@ -12,7 +12,7 @@ import { mountpointPodFor } from "../../src/reconciler/mountpoint-pod.ts";
 import { startReconciler } from "../../src/reconciler/run.ts";
 import { HEADROOM_GATE, LABEL } from "../../src/volume/names.ts";
 import { programs } from "../../tools/programs.ts";
-import { installChart } from "./control-plane.ts";
+import { CHART, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
 import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS, WORKLOADS, claimNameOf, log } from "./objects.ts";
 
@@ -75,8 +75,6 @@ before(async () => {
   });
 }, TIMEOUT);
 after(() => owned.disposeAsync());
-
-const CHART = join(import.meta.dirname, "../../deploy/chart");
 
 async function startScheduler(kubeconfig: string): Promise<AsyncDisposable> {
   const program = join(await programs("kubernetes"), "kube-scheduler");

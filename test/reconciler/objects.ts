@@ -8,6 +8,8 @@ import { DRIVER_NAME } from "../../src/volume/names.ts";
 import { createLog } from "../../src/base/pino-log.ts";
 
 export const NODE = "node-1";
+/** In place of a node's name. */
+export const UNSCHEDULED = "";
 export const WORKLOADS = "default";
 export const MOUNTPOINTS = "mount-s3";
 export const log = createLog("error", { role: "test" });
@@ -106,17 +108,32 @@ export class Bench {
   }
 
   /** As the scheduler leaves it; no kubelet is there to run it. */
-  async workload(name: string, volume: string): Promise<string> {
+  async workload(
+    name: string,
+    volumes: string | readonly string[],
+    { fsGroup, nodeName = NODE }: { fsGroup?: number; nodeName?: string } = {},
+  ): Promise<string> {
+    const names = typeof volumes === "string" ? [volumes] : volumes;
     const pod: Pod = {
       metadata: { name, namespace: WORKLOADS },
       spec: {
-        nodeName: NODE,
+        ...(nodeName !== UNSCHEDULED && { nodeName }),
+        ...(fsGroup !== undefined && { securityContext: { fsGroup } }),
         tolerations: [{ operator: "Exists" }],
         containers: [{ name: "app", image: "app" }],
-        volumes: [{ name: "s3", persistentVolumeClaim: { claimName: claimNameOf(volume) } }],
+        volumes: names.map((volume, i) => ({
+          name: `s3-${i}`,
+          persistentVolumeClaim: { claimName: claimNameOf(volume) },
+        })),
       },
     };
     const { metadata } = await this.#admin.create(PODS, pod, this.#signal);
+    return metadata?.uid ?? "";
+  }
+
+  async uidOf(workload: string): Promise<string> {
+    const place = { namespace: WORKLOADS, name: workload };
+    const { metadata } = await this.#admin.get(PODS, place, this.#signal);
     return metadata?.uid ?? "";
   }
 
@@ -125,15 +142,20 @@ export class Bench {
     await this.#admin.delete(PODS, place, { gracePeriodSeconds: 0 }, this.#signal);
   }
 
-  /** What scheduler and kubelet do for a Mountpoint Pod. */
-  async runMountpointPod(name: string): Promise<void> {
+  /** What the scheduler does. */
+  async schedule(namespace: string, name: string, nodeName = NODE): Promise<void> {
     const bindings: Resource<KubeObject & { target: object }> = {
       prefix: "/api/v1",
       plural: `pods/${name}/binding`,
     };
-    const target = { kind: "Node", name: NODE };
-    const binding = { metadata: { name, namespace: MOUNTPOINTS }, target };
+    const target = { kind: "Node", name: nodeName };
+    const binding = { metadata: { name, namespace }, target };
     await this.#admin.create(bindings, binding, this.#signal);
+  }
+
+  /** What scheduler and kubelet do for a Mountpoint Pod. */
+  async runMountpointPod(name: string, nodeName = NODE): Promise<void> {
+    await this.schedule(MOUNTPOINTS, name, nodeName);
     await this.endMountpointPod(name, "Running");
   }
 
@@ -183,6 +205,20 @@ export class Bench {
       (list) => list.get(key)?.metadata?.annotations?.[`${DRIVER_NAME}/needs-unmount`],
       this.#signal,
     );
+  }
+
+  /** An attachment's lists, once they are as asked. */
+  async listed(
+    attachment: string,
+    isIt: (uidsOf: Readonly<Record<string, readonly string[]>>) => boolean,
+  ): Promise<void> {
+    await this.attachments.until((list) => {
+      const lists = list.get(attachment)?.spec.mountpointS3PodAttachments ?? {};
+      const uids = Object.entries(lists).map(([pod, entries]) => {
+        return [pod, entries.map((entry) => entry.workloadPodUID)] as const;
+      });
+      return isIt(Object.fromEntries(uids)) || undefined;
+    }, this.#signal);
   }
 
   async nothingIsLeft(): Promise<void> {

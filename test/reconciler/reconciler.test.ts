@@ -12,7 +12,7 @@ import {
 } from "../../src/volume/attachment.ts";
 import type { Attachments } from "../../src/volume/attachment.ts";
 import { ANNOTATION, mountpointPodNameOf } from "../../src/volume/names.ts";
-import { CuttableLine, installChart } from "./control-plane.ts";
+import { CHART, CuttableLine, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
 import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS, log } from "./objects.ts";
 
@@ -312,7 +312,6 @@ test("a node without room is told at the workload and in the status", TIMEOUT, a
 });
 
 test("the chart upgrades in place and lints", TIMEOUT, async () => {
-  const dir = `${import.meta.dirname}/../../deploy/chart`;
-  await chart.helm("lint", dir);
-  await chart.helm("upgrade", "s3csi", dir, "--set", "node.logLevel=5");
+  await chart.helm("lint", CHART);
+  await chart.helm("upgrade", "s3csi", CHART, "--set", "node.logLevel=5");
 });

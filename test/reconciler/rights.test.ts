@@ -2,22 +2,26 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { Failure } from "../../src/base/failure.ts";
+import { EventWriter } from "../../src/kube/event-writer.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { PODS } from "../../src/kube/resource.ts";
-import type { KubeObject, Resource } from "../../src/kube/resource.ts";
+import { EVENTS, NODES, PODS, PVS, SECRETS } from "../../src/kube/resource.ts";
+import type { KubeEvent, KubeObject, Resource } from "../../src/kube/resource.ts";
 import {
   ATTACHMENTS,
   ATTACHMENT_API_VERSION,
   ATTACHMENT_KIND,
 } from "../../src/volume/attachment.ts";
+import type { MountpointS3PodAttachment } from "../../src/volume/attachment.ts";
+import { DRIVER_NAME } from "../../src/volume/names.ts";
 import { installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { MOUNTPOINTS } from "./objects.ts";
+import { MOUNTPOINTS, log } from "./objects.ts";
 
 const CHART = join(import.meta.dirname, "../../deploy/chart");
 const TIMEOUT = { timeout: 60_000 };
 const NODE_ACCOUNT = "s3-csi-driver-sa";
-const signal = AbortSignal.timeout(120_000);
+const CONTROLLER_ACCOUNT = "s3-csi-driver-controller-sa";
+const signal = AbortSignal.timeout(300_000);
 const DENIED = { kind: "denied" };
 
 let chart: InstalledChart;
@@ -30,26 +34,25 @@ function client(account: string, node?: string): KubeClient {
   return new KubeClient(chart.accessOf(account, node));
 }
 
-async function attachmentOn(nodeName: string): Promise<{ readonly name: string }> {
-  const name = `of-${nodeName}`;
-  await chart.admin.create(
-    ATTACHMENTS,
-    {
-      apiVersion: ATTACHMENT_API_VERSION,
-      kind: ATTACHMENT_KIND,
-      metadata: { name },
-      spec: {
-        nodeName,
-        persistentVolumeName: "pv",
-        volumeID: "v",
-        mountOptions: "",
-        workloadFSGroup: "",
-        mountpointS3PodAttachments: {},
-      },
+function attachment(nodeName: string): MountpointS3PodAttachment {
+  return {
+    apiVersion: ATTACHMENT_API_VERSION,
+    kind: ATTACHMENT_KIND,
+    metadata: { name: `of-${nodeName}` },
+    spec: {
+      nodeName,
+      persistentVolumeName: "pv",
+      volumeID: "v",
+      mountOptions: "",
+      workloadFSGroup: "",
+      mountpointS3PodAttachments: {},
     },
-    signal,
-  );
-  return { name };
+  };
+}
+
+async function attachmentOn(nodeName: string): Promise<{ readonly name: string }> {
+  const { metadata } = await chart.admin.create(ATTACHMENTS, attachment(nodeName), signal);
+  return { name: metadata.name };
 }
 
 /** A policy counts from some moment after it was made: there is no event for it. */
@@ -80,7 +83,7 @@ test("a node service writes its part of the status of its own attachments", TIME
   using nowhere = client(NODE_ACCOUNT);
   await assert.rejects(nowhere.patchStatus(ATTACHMENTS, own, facts, signal), DENIED);
 
-  using controller = client("s3-csi-driver-controller-sa");
+  using controller = client(CONTROLLER_ACCOUNT);
   const both = await controller.patchStatus(ATTACHMENTS, own, phase, signal);
   assert.equal(both.status?.phase, "Mounted");
   assert.deepEqual(both.status.mountpointPods, facts.status.mountpointPods);
@@ -93,10 +96,86 @@ test("nobody may touch the pods of others", TIMEOUT, async () => {
     await assert.rejects(node.delete(PODS, { namespace, name: "x" }, {}, signal), DENIED);
     await assert.rejects(node.patch(PODS, { namespace, name: "x" }, {}, signal), DENIED);
   }
-  using controller = client("s3-csi-driver-controller-sa");
+  using controller = client(CONTROLLER_ACCOUNT);
   const place = { namespace: "default", name: "x" };
   await assert.rejects(controller.delete(PODS, place, {}, signal), DENIED);
   await assert.rejects(controller.patch(PODS, place, {}, signal), DENIED);
+});
+
+/** What the driver's own writer makes of a few words, as the API server has stored it. */
+async function eventBy(node: KubeClient, instance: string): Promise<KubeEvent> {
+  const regarding = {
+    apiVersion: "v1",
+    kind: "Pod",
+    namespace: "default",
+    name: "w",
+    uid: instance,
+  };
+  const text = { type: "Normal", reason: "MountRecovered", action: "Serve", note: "." } as const;
+  const writer = new EventWriter(node, { controller: DRIVER_NAME, instance }, log);
+  await writer.write(regarding, text, signal);
+  const { items } = await chart.admin.list(EVENTS, { namespace: "default" }, signal);
+  const found = items.find((event) => event.regarding?.uid === instance);
+  assert(found !== undefined, `the node service on ${instance} may write its events`);
+  return found;
+}
+
+test("a node service writes events about pods, in the name of its own node", TIMEOUT, async () => {
+  using node = client(NODE_ACCOUNT, "n1");
+  const stored = await eventBy(node, "n1");
+  let count = 0;
+  const write = (by: KubeClient, fields: Partial<KubeEvent>) => {
+    count += 1;
+    const metadata = { name: `other.${count}`, namespace: "default" };
+    return by.create(EVENTS, { ...stored, metadata, ...fields }, signal);
+  };
+  const place = { name: "n2", uid: "n2" };
+  const foreign = { reportingInstance: "n2" };
+  await untilDenied(() => write(node, foreign));
+  const refused: [fields: Partial<KubeEvent>, why: RegExp][] = [
+    [foreign, /on n1 may not write an event of s3.csi.scality.com on n2/],
+    [{ reportingInstance: "n" }, /on n1 may not write/],
+    [{ reportingController: "kubelet" }, /on n1 may not write an event of kubelet on n1/],
+    [{ regarding: { apiVersion: "v1", kind: "Node", ...place } }, /about pods and nothing else/],
+    [{ regarding: { apiVersion: "apps/v1", kind: "Pod", ...place } }, /about pods/],
+    [{ related: { apiVersion: "v1", kind: "Node", ...place } }, /about pods/],
+  ];
+  for (const [fields, why] of refused) {
+    await assert.rejects(write(node, fields), (error: unknown) => {
+      assert(error instanceof Failure && error.kind === "denied");
+      assert.match(error.message, why);
+      return true;
+    });
+  }
+  using nowhere = client(NODE_ACCOUNT);
+  await assert.rejects(write(nowhere, { reportingInstance: "" }), { message: /reportingInstance/ });
+  await assert.rejects(write(nowhere, {}), DENIED);
+  const long = `n3.${"x".repeat(250)}`;
+  using elsewhere = client(NODE_ACCOUNT, long);
+  await eventBy(elsewhere, long);
+  using controller = client(CONTROLLER_ACCOUNT);
+  await write(controller, { reportingInstance: "controller-0" });
+  const named = { namespace: "default", name: stored.metadata?.name ?? "" };
+  await assert.rejects(node.patch(EVENTS, named, { note: "another" }, signal), DENIED);
+  await assert.rejects(node.delete(EVENTS, named, {}, signal), DENIED);
+});
+
+test("nobody may do what he need not", TIMEOUT, async () => {
+  using node = client(NODE_ACCOUNT, "n1");
+  using controller = client(CONTROLLER_ACCOUNT);
+  const name = "x";
+  const refused = [
+    () => node.list(SECRETS, {}, signal),
+    () => node.list(NODES, {}, signal),
+    () => node.list(PVS, {}, signal),
+    () => node.create(PODS, { metadata: { namespace: MOUNTPOINTS, name } }, signal),
+    () => node.create(ATTACHMENTS, attachment("n1"), signal),
+    () => controller.list(SECRETS, {}, signal),
+    () => controller.create(PODS, { metadata: { namespace: "default", name } }, signal),
+    () => controller.patch(NODES, { name }, {}, signal),
+    () => controller.patch(SECRETS, { namespace: "default", name }, {}, signal),
+  ];
+  for (const call of refused) await assert.rejects(call, DENIED);
 });
 
 interface Review extends KubeObject {
@@ -128,7 +207,7 @@ const upgrade = (...values: string[]) =>
   chart.helm("upgrade", "s3csi", CHART, ...values.flatMap((value) => ["--set-json", value]));
 
 test("Secrets are read for volumes alone, everywhere or where it was said", TIMEOUT, async () => {
-  using controller = client("s3-csi-driver-controller-sa");
+  using controller = client(CONTROLLER_ACCOUNT);
   assert(await may(controller, "get secrets"));
   assert(!(await may(controller, "list secrets")), "by name, as a StorageClass names it");
 
@@ -145,7 +224,7 @@ test("Secrets are read for volumes alone, everywhere or where it was said", TIME
 });
 
 test("the official provisioner beside the controller has what it asks for", TIMEOUT, async () => {
-  using controller = client("s3-csi-driver-controller-sa");
+  using controller = client(CONTROLLER_ACCOUNT);
   await upgrade(`${MODE}="sidecar"`);
   const asked = [
     ...["get", "list", "watch", "create", "patch", "delete"].map(

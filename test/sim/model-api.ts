@@ -1,29 +1,19 @@
 import { Failure } from "../../src/base/failure.ts";
 import type { Cluster } from "../../src/reconciler/cluster.ts";
 import type { Attachment, MountpointPod, NodeFacts, Workload } from "../../src/reconciler/facts.ts";
-import type { World } from "../../src/reconciler/world.ts";
+import type { HeadroomPod } from "../../src/reconciler/headroom.ts";
+import type { Listeners, Told } from "../../src/reconciler/listeners.ts";
 import { attachmentSpecOf } from "../../src/volume/attachment.ts";
 import type { AttachmentLists, Attachments } from "../../src/volume/attachment.ts";
 
-type Names = ReadonlySet<string>;
-type Tell<V> = (world: World, key: string, now: V | undefined, before: V | undefined) => Names;
-
 /** One event of one watch. */
 export interface Change {
-  readonly kind: "workload" | "pod" | "attachment" | "node";
-  readonly tell: (world: World) => Names;
+  readonly kind: Kind;
+  readonly tell: (listeners: Listeners) => void;
 }
 
-const TELL = {
-  workload: (world: World, _key: string, now?: Workload, before?: Workload) =>
-    world.workloadChanged(now, before),
-  pod: (world: World, key: string, now?: MountpointPod, before?: MountpointPod) =>
-    world.podChanged(key, now, before),
-  attachment: (world: World, key: string, now?: Attachment, before?: Attachment) =>
-    world.attachmentChanged(key, now, before),
-  node: (world: World, key: string, now?: NodeFacts, before?: NodeFacts) =>
-    world.nodeChanged(key, now, before),
-};
+export const KINDS = ["workload", "pod", "attachment", "node", "headroom"] as const;
+export type Kind = (typeof KINDS)[number];
 
 /** An API server in memory, with its rules: unique names, UIDs, resourceVersions, preconditions. */
 export class ModelApi {
@@ -31,6 +21,9 @@ export class ModelApi {
   readonly pods = new Map<string, MountpointPod>();
   readonly attachments = new Map<string, Attachment>();
   readonly nodes = new Map<string, NodeFacts>();
+  readonly headroom = new Map<string, HeadroomPod>();
+  /** `workload volume` of those whose Mountpoint Pod has run for them. */
+  readonly served = new Set<string>();
   readonly changes: Change[] = [];
   nowMs = 1_000_000_000_000;
   #count = 0;
@@ -47,44 +40,46 @@ export class ModelApi {
   }
 
   putWorkload(workload: Workload): void {
-    this.#put("workload", TELL.workload, this.workloads, workload.uid, workload);
+    this.#put("workload", this.workloads, workload.uid, workload);
   }
 
   removeWorkload(uid: string): void {
-    this.#put("workload", TELL.workload, this.workloads, uid, undefined);
+    this.#put("workload", this.workloads, uid, undefined);
   }
 
   putNode(node: NodeFacts): void {
-    this.#put("node", TELL.node, this.nodes, node.name, node);
+    this.#put("node", this.nodes, node.name, node);
   }
 
   removeNode(name: string): void {
-    this.#put("node", TELL.node, this.nodes, name, undefined);
+    this.#put("node", this.nodes, name, undefined);
   }
 
   putPod(pod: MountpointPod): void {
     if (pod.backingOff) this.#crashed.add(pod.uid);
-    this.#put("pod", TELL.pod, this.pods, pod.name, pod);
+    this.#put("pod", this.pods, pod.name, pod);
+    this.#noteServed(pod.attachment);
   }
 
   removePod(name: string): void {
-    this.#put("pod", TELL.pod, this.pods, name, undefined);
+    this.#put("pod", this.pods, name, undefined);
+  }
+
+  putHeadroom(pod: HeadroomPod): void {
+    this.#put("headroom", this.headroom, pod.name, pod);
+  }
+
+  removeHeadroom(name: string): void {
+    this.#put("headroom", this.headroom, name, undefined);
   }
 
   /** What a list shows: everything there is, as if it had just appeared. */
   *listed(): Generator<Change, void, undefined> {
-    for (const [key, now] of this.workloads) {
-      yield { kind: "workload", tell: (world) => TELL.workload(world, key, now) };
-    }
-    for (const [key, now] of this.pods) {
-      yield { kind: "pod", tell: (world) => TELL.pod(world, key, now) };
-    }
-    for (const [key, now] of this.attachments) {
-      yield { kind: "attachment", tell: (world) => TELL.attachment(world, key, now) };
-    }
-    for (const [key, now] of this.nodes) {
-      yield { kind: "node", tell: (world) => TELL.node(world, key, now) };
-    }
+    yield* listed("workload", this.workloads);
+    yield* listed("pod", this.pods);
+    yield* listed("attachment", this.attachments);
+    yield* listed("node", this.nodes);
+    yield* listed("headroom", this.headroom);
   }
 
   /** The calls of the reconciler, atomic each, with a gate that may hold or break every one. */
@@ -165,7 +160,7 @@ export class ModelApi {
           if (!this.attachments.has(attachment.name)) return;
           this.#unchanged(attachment);
           this.#countDropped(attachment, {});
-          this.#put("attachment", TELL.attachment, this.attachments, attachment.name, undefined);
+          this.#put("attachment", this.attachments, attachment.name, undefined);
         }),
     };
   }
@@ -224,6 +219,15 @@ export class ModelApi {
     }
   }
 
+  #noteServed(attachment: string): void {
+    const spec = this.attachments.get(attachment)?.spec;
+    for (const [pod, entries] of Object.entries(spec?.mountpointS3PodAttachments ?? {})) {
+      if (this.pods.get(pod)?.started !== true) continue;
+      const volume = spec?.persistentVolumeName ?? "";
+      for (const entry of entries) this.served.add(`${entry.workloadPodUID} ${volume}`);
+    }
+  }
+
   #putAttachment(
     name: string,
     uid: string,
@@ -231,25 +235,41 @@ export class ModelApi {
     status?: Attachment["status"],
   ): void {
     const resourceVersion = this.nextUid("rv");
-    this.#put("attachment", TELL.attachment, this.attachments, name, {
+    this.#put("attachment", this.attachments, name, {
       name,
       uid,
       resourceVersion,
       spec,
       ...(status && { status }),
     });
+    this.#noteServed(name);
   }
 
-  #put<V>(
-    kind: Change["kind"],
-    tell: Tell<V>,
-    map: Map<string, V>,
+  #put<K extends Kind>(
+    kind: K,
+    map: Map<string, Told[K]>,
     key: string,
-    now: V | undefined,
+    now: Told[K] | undefined,
   ): void {
     const before = map.get(key);
     if (now === undefined) map.delete(key);
     else map.set(key, now);
-    this.changes.push({ kind, tell: (world) => tell(world, key, now, before) });
+    this.changes.push(changeOf(kind, key, now, before));
   }
+}
+
+function* listed<K extends Kind>(
+  kind: K,
+  map: ReadonlyMap<string, Told[K]>,
+): Generator<Change, void, undefined> {
+  for (const [key, now] of map) yield changeOf(kind, key, now, undefined);
+}
+
+function changeOf<K extends Kind>(
+  kind: K,
+  key: string,
+  now: Told[K] | undefined,
+  before: Told[K] | undefined,
+): Change {
+  return { kind, tell: (listeners) => listeners[kind](key, now, before) };
 }

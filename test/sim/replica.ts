@@ -1,9 +1,14 @@
 import { pino } from "pino";
 import { Failure } from "../../src/base/failure.ts";
 import type { Volume } from "../../src/reconciler/facts.ts";
+import { HeadroomKeeper } from "../../src/reconciler/headroom-keeper.ts";
+import { listenersOf } from "../../src/reconciler/listeners.ts";
+import type { Listeners } from "../../src/reconciler/listeners.ts";
 import { Reconciler } from "../../src/reconciler/reconciler.ts";
 import { World } from "../../src/reconciler/world.ts";
-import type { Change, ModelApi } from "./model-api.ts";
+import { KINDS } from "./model-api.ts";
+import type { Kind, ModelApi } from "./model-api.ts";
+import type { ModelHeadroom } from "./model-headroom.ts";
 
 export const DRIVER_VERSION = "1.0.0";
 export type Fate = "goes well" | "is lost" | "answer is lost" | "kills us";
@@ -12,20 +17,30 @@ interface Call {
   readonly end: (fate: Fate) => void;
 }
 
+/** Of the two queues, in one: what the keeper works on is a workload's UID. */
+const HEADROOM = "headroom of ";
+const log = pino({ level: "silent" });
+
 /** One controller: its own lagging picture, its work in progress, held at every call. */
 export class Replica {
   readonly #api: ModelApi;
   readonly #volumes: readonly Volume[];
   #world!: World;
   #reconciler!: Reconciler;
+  #keeper!: HeadroomKeeper;
+  #listeners!: Listeners;
   #dirty = new Set<string>();
   #working = new Map<string, Promise<void>>();
   #calls: Call[] = [];
-  #cursor: Record<Change["kind"], number> = { workload: 0, pod: 0, attachment: 0, node: 0 };
+  /** When the keeper wants to look again. Nobody sweeps for it: it must get there by itself. */
+  #dueMs = new Map<string, number>();
+  #cursor = new Map<Kind, number>();
   #life = 0;
+  readonly #headroom: ModelHeadroom;
 
-  constructor(api: ModelApi, volumes: readonly Volume[]) {
+  constructor(api: ModelApi, headroom: ModelHeadroom, volumes: readonly Volume[]) {
     this.#api = api;
+    this.#headroom = headroom;
     this.#volumes = volumes;
     this.restart();
   }
@@ -37,16 +52,26 @@ export class Replica {
     this.#calls = [];
     this.#working = new Map();
     this.#dirty = new Set();
+    this.#dueMs = new Map();
     this.#world = new World(() => undefined);
     const gate = <T>(call: () => T) => this.#hold(call, life);
     this.#reconciler = new Reconciler({
       world: this.#world,
       cluster: this.#api.cluster(gate, DRIVER_VERSION),
       driverVersion: DRIVER_VERSION,
-      log: pino({ level: "silent" }),
+      log,
       nowMs: () => this.#api.nowMs,
       tell: () => Promise.resolve(),
     });
+    this.#keeper = new HeadroomKeeper({
+      world: this.#world,
+      cluster: this.#headroom.cluster(gate),
+      log,
+      nowMs: () => this.#api.nowMs,
+      enqueue: (uid) => this.#dirty.add(`${HEADROOM}${uid}`),
+    });
+    const enqueue = (name: string) => this.#dirty.add(name);
+    this.#listeners = listenersOf(this.#world, this.#reconciler, enqueue, this.#keeper);
     for (const volume of this.#volumes) {
       const [namespace = "", name = ""] = volume.claimKey.split("/");
       const claim = { namespace, name, uid: volume.claimUid, volumeName: volume.name };
@@ -54,20 +79,21 @@ export class Replica {
       this.#world.volumeChanged(volume.name, volume, undefined);
     }
     const end = this.#api.changes.length;
-    this.#cursor = { workload: end, pod: end, attachment: end, node: end };
-    for (const change of this.#api.listed()) this.#learn(change);
+    this.#cursor = new Map(KINDS.map((kind) => [kind, end]));
+    for (const { tell } of this.#api.listed()) tell(this.#listeners);
   }
 
   /** The next event of one watch; the watches run behind each other as they like. */
-  deliver(kind: Change["kind"]): boolean {
+  deliver(kind: Kind): boolean {
     const { changes } = this.#api;
-    while (this.#cursor[kind] < changes.length) {
-      const change = changes[this.#cursor[kind]];
-      this.#cursor[kind] += 1;
+    for (let at = this.#cursor.get(kind) ?? 0; at < changes.length; at += 1) {
+      const change = changes[at];
       if (change?.kind !== kind) continue;
-      this.#learn(change);
+      this.#cursor.set(kind, at + 1);
+      change.tell(this.#listeners);
       return true;
     }
+    this.#cursor.set(kind, changes.length);
     return false;
   }
 
@@ -77,6 +103,7 @@ export class Replica {
 
   /** Begins work on a name that waits, if one does. */
   work(): boolean {
+    this.#wake();
     for (const name of this.#dirty) {
       if (this.#working.has(name)) continue;
       this.#dirty.delete(name);
@@ -95,12 +122,27 @@ export class Replica {
 
   async #run(name: string, life: number): Promise<void> {
     try {
-      await this.#reconciler.reconcile(name, AbortSignal.timeout(60_000));
+      const againMs = await this.#workOn(name, AbortSignal.timeout(60_000));
+      const due = againMs !== undefined && name.startsWith(HEADROOM) && life === this.#life;
+      if (due) this.#dueMs.set(name, this.#api.nowMs + againMs);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (life === this.#life) this.#dirty.add(name);
     }
     if (life === this.#life) this.#working.delete(name);
+  }
+
+  #workOn(name: string, signal: AbortSignal): Promise<number | undefined> {
+    if (!name.startsWith(HEADROOM)) return this.#reconciler.reconcile(name, signal);
+    return this.#keeper.work(name.slice(HEADROOM.length), signal);
+  }
+
+  #wake(): void {
+    for (const [name, dueMs] of this.#dueMs) {
+      if (dueMs > this.#api.nowMs) continue;
+      this.#dueMs.delete(name);
+      this.#dirty.add(name);
+    }
   }
 
   #hold<T>(call: () => T, life: number): Promise<T> {
@@ -120,9 +162,5 @@ export class Replica {
     };
     this.#calls.push({ end });
     return promise;
-  }
-
-  #learn({ tell }: Change): void {
-    for (const name of tell(this.#world)) this.#dirty.add(name);
   }
 }

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import * as fc from "fast-check";
 import type { Volume, Workload } from "../../src/reconciler/facts.ts";
-import { ModelApi } from "./model-api.ts";
+import { KINDS, ModelApi } from "./model-api.ts";
+import type { Kind } from "./model-api.ts";
+import { ModelHeadroom } from "./model-headroom.ts";
 import { Replica } from "./replica.ts";
 import type { Fate } from "./replica.ts";
 
@@ -15,7 +17,6 @@ const VOLUMES: Volume[] = ["a", "b"].map((name) => ({
   claimKey: `ns/claim-${name}`,
   claimUid: `claim-uid-${name}`,
 }));
-const KINDS = ["workload", "pod", "attachment", "node"] as const;
 const FATES: Fate[] = [
   "goes well",
   "goes well",
@@ -26,7 +27,6 @@ const FATES: Fate[] = [
 ];
 const ROUNDS_MAX = 40;
 
-type Kind = (typeof KINDS)[number];
 type Step = readonly [kind: number, a: number, b: number];
 const step: fc.Arbitrary<Step> = fc.tuple(fc.nat(99), fc.nat(99), fc.nat(99));
 
@@ -65,10 +65,12 @@ export async function simulate(replicas: number, runs: number): Promise<void> {
 async function live(replicas: number, script: readonly Step[], late: Kind | undefined) {
   const api = new ModelApi();
   for (const name of NODES) api.putNode({ name, ready: true, ending: false });
-  const all = Array.from({ length: replicas }, () => new Replica(api, VOLUMES));
-  for (const one of script) await play(one, late, api, all);
+  const headroom = new ModelHeadroom(api);
+  const all = Array.from({ length: replicas }, () => new Replica(api, headroom, VOLUMES));
+  for (const one of script) await play(one, late, { api, headroom, replicas: all });
   await settle(api, all);
   checkEnd(api);
+  checkHeadroom(api, headroom);
   assert.equal(api.harm.droppedLive, 0, "a live workload lost its attachment");
   assert.equal(api.harm.changedMount, 0, "a workload was moved to another mount");
   // Two that run behind each other may be wasteful for a moment, never wrong at the end.
@@ -77,13 +79,14 @@ async function live(replicas: number, script: readonly Step[], late: Kind | unde
   await leave(api, all);
 }
 
+interface Cast {
+  readonly api: ModelApi;
+  readonly headroom: ModelHeadroom;
+  readonly replicas: readonly Replica[];
+}
+
 /** One watch may be later than the others: that is where a picture goes wrong. */
-async function play(
-  [kind, a, b]: Step,
-  late: Kind | undefined,
-  api: ModelApi,
-  replicas: readonly Replica[],
-) {
+async function play([kind, a, b]: Step, late: Kind | undefined, { api, headroom, replicas }: Cast) {
   const replica = replicas[a % replicas.length];
   assert(replica !== undefined);
   if (kind < 8) arrive(api, a, b);
@@ -91,7 +94,9 @@ async function play(
   else if (kind < 19) disturbPod(api, a, b);
   else if (kind < 20) replica.restart();
   else if (kind < 21) disturbNode(api, a, b);
-  else if (kind < 55) deliver(replica, KINDS[b % 4] ?? "pod", b % 9 === 0 ? undefined : late);
+  else if (kind < 22) preempt(api, headroom, a);
+  else if (kind < 55)
+    deliver(replica, KINDS[b % KINDS.length] ?? "pod", b % 9 === 0 ? undefined : late);
   else if (kind < 70) replica.work();
   else replica.endCall(b, FATES[b % FATES.length] ?? "goes well");
   api.nowMs += a * 20;
@@ -109,14 +114,14 @@ function arrive(api: ModelApi, a: number, b: number): void {
     uid,
     namespace: "ns",
     name: uid,
-    nodeName: b % 7 === 0 ? "" : (NODES[a % 10 === 0 ? 1 : 0] ?? ""),
+    nodeName: b % 7 < 2 ? "" : (NODES[a % 10 === 0 ? 1 : 0] ?? ""),
     ended: false,
     terminating: false,
     fsGroup: b % 11 === 0 ? "1000" : "",
     serviceAccountName: "default",
     claims,
     createdMs: api.nowMs,
-    gated: false,
+    gated: b % 7 === 1,
     hadGate: false,
   });
 }
@@ -126,7 +131,7 @@ function disturbWorkload(api: ModelApi, a: number, b: number): void {
   const workload = all[a % Math.max(1, all.length)];
   if (workload === undefined) return;
   if (b % 4 === 0 && workload.nodeName === "") {
-    api.putWorkload({ ...workload, nodeName: NODES[0] ?? "" });
+    if (!workload.gated) api.putWorkload({ ...workload, nodeName: NODES[0] ?? "" });
   } else if (b % 4 === 1) api.putWorkload({ ...workload, terminating: true });
   else if (b % 4 === 2) api.putWorkload({ ...workload, ended: true });
   else api.removeWorkload(workload.uid);
@@ -144,6 +149,12 @@ function disturbPod(api: ModelApi, a: number, b: number): void {
   else if (b % 8 === 5) api.putPod({ ...pod, scheduled: true, started: true, backingOff: true });
   else if (b % 8 === 6) api.putPod({ ...pod, backingOff: false });
   else if (pod.needsUnmount) api.putPod({ ...pod, finished: true });
+}
+
+function preempt(api: ModelApi, headroom: ModelHeadroom, a: number): void {
+  const all = Array.from(api.headroom.values());
+  const pod = all[a % Math.max(1, all.length)];
+  if (pod !== undefined) headroom.preempt(pod);
 }
 
 function disturbNode(api: ModelApi, a: number, b: number): void {
@@ -254,12 +265,29 @@ function checkServed(workload: Workload, places: ReadonlyMap<string, number>): v
   }
 }
 
+/** A place is held for whoever waits for a Mountpoint Pod, and for nobody else. */
+function checkHeadroom(api: ModelApi, headroom: ModelHeadroom): void {
+  for (const pod of api.headroom.values()) {
+    assert(headroom.isNeeded(pod), "headroom is left that nobody needs");
+  }
+  for (const workload of api.workloads.values()) {
+    if (workload.ended || workload.terminating) continue;
+    assert(!workload.gated, "a gate was never lifted");
+    if (workload.hadGate) assert.equal(headroom.lifted.get(workload.uid), 1, "lifted once");
+    const waits = workload.hadGate && workload.nodeName === "";
+    if (waits) assert.deepEqual(headroom.missing(workload), [], "a place is not held");
+  }
+  assert.equal(headroom.harm.liftedBare, 0, "a gate was lifted before there was headroom");
+  assert.equal(headroom.harm.placeLost, 0, "headroom was given up while it was needed");
+}
+
 /** Everybody goes: nothing may be left. */
 async function leave(api: ModelApi, replicas: readonly Replica[]): Promise<void> {
   for (const uid of Array.from(api.workloads.keys())) api.removeWorkload(uid);
   await settle(api, replicas);
   assert.equal(api.attachments.size, 0, "attachments are left");
   assert.equal(api.pods.size, 0, "Mountpoint Pods are left");
+  assert.equal(api.headroom.size, 0, "headroom is left");
 }
 
 function breathe(): Promise<void> {

@@ -17,6 +17,8 @@ export interface ControlPlane extends AsyncDisposable {
   /** Path of the administrator's kubeconfig. */
   readonly kubeconfig: string;
   readonly services: Readonly<Record<"etcd" | "apiServer" | "controllerManager", Service>>;
+  /** Kills the API server and starts it again, on the same port and with what etcd has. */
+  restartApiServer(): Promise<void>;
 }
 
 export interface ControlPlaneOptions {
@@ -44,8 +46,8 @@ export async function startApiServer(): Promise<ControlPlane> {
 export async function startControlPlane(options: ControlPlaneOptions): Promise<ControlPlane> {
   await using owned = new AsyncDisposableStack();
   const { address, instance } = options;
-  const start = (name: string, args: readonly string[]) =>
-    owned.use(
+  const start = (name: string, args: readonly string[], owner = owned) =>
+    owner.use(
       new Service({
         instance,
         name,
@@ -60,16 +62,25 @@ export async function startControlPlane(options: ControlPlaneOptions): Promise<C
   const url = `https://${address}:${API_PORT}`;
   const kubeconfig = await writeKubeconfig(pki, "admin", url);
 
-  const apiServer = start("kube-apiserver", apiServerArgs(pki, options));
-  await apiServer.answers(() => isReady(url, pki), READY_WITHIN_MS);
+  const startApi = async (owner = owned) => {
+    const service = start("kube-apiserver", apiServerArgs(pki, options), owner);
+    await service.answers(() => isReady(url, pki), READY_WITHIN_MS);
+    return service;
+  };
+  const apiServer = await startApi();
   const managerConfig = await writeKubeconfig(pki, "controller-manager", url);
   const controllerManager = start("kube-controller-manager", managerArgs(pki, managerConfig));
 
+  const services = { etcd, apiServer, controllerManager };
   const all = owned.move();
   return {
     url,
     kubeconfig,
-    services: { etcd, apiServer, controllerManager },
+    services,
+    async restartApiServer() {
+      await services.apiServer.kill();
+      services.apiServer = await startApi(all);
+    },
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };
 }

@@ -1,0 +1,56 @@
+import type { Attachment, Claim, MountpointPod, NodeFacts, Volume, Workload } from "./facts.ts";
+import type { HeadroomKeeper } from "./headroom-keeper.ts";
+import type { HeadroomPod } from "./headroom.ts";
+import type { Reconciler } from "./reconciler.ts";
+import type { World } from "./world.ts";
+
+/** Of what the watches tell. */
+export interface Told {
+  readonly workload: Workload;
+  readonly claim: Claim;
+  readonly volume: Volume;
+  readonly pod: MountpointPod;
+  readonly attachment: Attachment;
+  readonly node: NodeFacts;
+  readonly headroom: HeadroomPod;
+}
+
+type Listener<V> = (key: string, now: V | undefined, before: V | undefined) => void;
+export type Listeners = { readonly [Kind in keyof Told]: Listener<Told[Kind]> };
+
+/** Who has to know what a watch tells. In one place, so that the simulation has the same wires. */
+export function listenersOf(
+  world: World,
+  reconciler: Reconciler,
+  enqueue: (name: string) => void,
+  keeper?: HeadroomKeeper,
+): Listeners {
+  const add = (names: ReadonlySet<string>) => {
+    for (const name of names) enqueue(name);
+  };
+  return {
+    workload(_key, now, before) {
+      reconciler.workloadSeen(now, before);
+      add(world.workloadChanged(now, before));
+      keeper?.workloadChanged(now, before);
+    },
+    claim(key, now) {
+      add(world.claimChanged(key, now));
+      keeper?.worldChanged();
+    },
+    volume(key, now, before) {
+      add(world.volumeChanged(key, now, before));
+      keeper?.worldChanged();
+    },
+    pod(_key, now, before) {
+      add(world.podChanged(now?.name ?? before?.name ?? "", now, before));
+      keeper?.worldChanged();
+    },
+    attachment(key, now, before) {
+      add(world.attachmentChanged(key, now, before));
+      keeper?.worldChanged();
+    },
+    node: (key, now, before) => add(world.nodeChanged(key, now, before)),
+    headroom: (key, now, before) => keeper?.podChanged(key, now, before),
+  };
+}
