@@ -28,8 +28,9 @@ test("the leader is killed: the other provisions within 20 s", { timeout: 90_000
   await leases.until((list) => isHeldBy(list, "first"), stop.signal);
   await users.claim("before", "plain");
   await users.bound("before");
-  await using _second = new ControllerProcess({ kubeconfig, env, name: "second" });
-  await using _third = new ControllerProcess({ kubeconfig, env, name: "third" });
+  await using second = new ControllerProcess({ kubeconfig, env, name: "second" });
+  await using third = new ControllerProcess({ kubeconfig, env, name: "third" });
+  for (const standby of [second, third]) await standby.standingBy(stop.signal);
   first.kill();
   await first.ended;
   const killedMs = performance.now();

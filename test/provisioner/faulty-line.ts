@@ -19,11 +19,13 @@ export interface Passing {
   readonly path: string;
 }
 
+/** Asked before a request is passed on. */
+export type Judge = (request: Passing) => Fault | Saying | undefined;
+
 interface Options {
   readonly target: URL;
   readonly tls?: https.AgentOptions;
-  /** Asked before a request is passed on. */
-  readonly judge: (request: Passing) => Fault | Saying | undefined;
+  readonly judge: Judge;
   /** Called when it has been done and its answer is not yet passed back. */
   readonly done?: (request: Passing) => void | Promise<void>;
 }
