@@ -4,16 +4,19 @@ import {
   CreateBucketCommand,
   DeleteBucketCommand,
   DeleteObjectCommand,
+  GetBucketAclCommand,
   GetBucketTaggingCommand,
   HeadBucketCommand,
+  ListObjectsV2Command,
   PutBucketTaggingCommand,
   S3Client,
+  paginateListBuckets,
   paginateListObjectsV2,
 } from "@aws-sdk/client-s3";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import { kindOf } from "../s3/s3-error.ts";
-import type { Buckets, Tags } from "./buckets.ts";
+import type { Buckets, NoTags, Tags } from "./buckets.ts";
 import type { Keys } from "./keys.ts";
 
 export interface ServerOptions {
@@ -108,26 +111,67 @@ class AwsBuckets implements Buckets {
     }
   }
 
-  async tags(bucket: string, signal: AbortSignal): Promise<Tags | undefined> {
+  /**
+   * In the list of one's own buckets; whoever administers a server may see all of them there, so
+   * that the bucket's owner has the last word where it is told.
+   */
+  async owns(bucket: string, signal: AbortSignal): Promise<"yes" | "no" | "unknown"> {
+    const config = { client: this.#client };
+    try {
+      for await (const page of paginateListBuckets(config, {}, { abortSignal: signal })) {
+        if (page.Buckets?.some(({ Name }) => Name === bucket) !== true) continue;
+        const owner = await this.#ownerOf(bucket, signal);
+        return owner === undefined || owner === page.Owner?.ID ? "yes" : "no";
+      }
+      return "no";
+    } catch (error) {
+      if (whyWithout(error) !== undefined) return "unknown";
+      throw this.#failure("ListBuckets", bucket, error);
+    }
+  }
+
+  async #ownerOf(bucket: string, signal: AbortSignal): Promise<string | undefined> {
+    const command = new GetBucketAclCommand({ Bucket: bucket });
+    try {
+      return (await this.#client.send(command, { abortSignal: signal })).Owner?.ID;
+    } catch (error) {
+      if (whyWithout(error) !== undefined) return undefined;
+      throw this.#failure("GetBucketAcl", bucket, error);
+    }
+  }
+
+  async isEmpty(bucket: string, signal: AbortSignal): Promise<boolean> {
+    const command = new ListObjectsV2Command({ Bucket: bucket, MaxKeys: 1 });
+    try {
+      const { Contents = [] } = await this.#client.send(command, { abortSignal: signal });
+      return Contents.length === 0;
+    } catch (error) {
+      throw this.#failure("ListObjectsV2", bucket, error);
+    }
+  }
+
+  async tags(bucket: string, signal: AbortSignal): Promise<Tags | NoTags> {
     const command = new GetBucketTaggingCommand({ Bucket: bucket });
     try {
       const { TagSet = [] } = await this.#client.send(command, { abortSignal: signal });
       return Object.fromEntries(TagSet.map(({ Key = "", Value = "" }) => [Key, Value]));
     } catch (error) {
       if (said(error).code === "NoSuchTagSet") return {};
-      if (hasNoTags(error)) return undefined;
+      const why = whyWithout(error);
+      if (why !== undefined) return why;
       throw this.#failure("GetBucketTagging", bucket, error);
     }
   }
 
-  async setTags(bucket: string, tags: Tags, signal: AbortSignal): Promise<boolean> {
+  async setTags(bucket: string, tags: Tags, signal: AbortSignal): Promise<"set" | NoTags> {
     const TagSet = Object.entries(tags).map(([Key, Value]) => ({ Key, Value }));
     const command = new PutBucketTaggingCommand({ Bucket: bucket, Tagging: { TagSet } });
     try {
       await this.#client.send(command, { abortSignal: signal });
-      return true;
+      return "set";
     } catch (error) {
-      if (hasNoTags(error)) return false;
+      const why = whyWithout(error);
+      if (why !== undefined) return why;
       throw this.#failure("PutBucketTagging", bucket, error);
     }
   }
@@ -180,12 +224,12 @@ function said(error: unknown): { code: string; status: number; message: string }
   return { code: error.name, status: $metadata?.httpStatusCode ?? 0, message: error.message };
 }
 
-/** Refused for good, be it by the server's make or by a policy: it works without tags as well. */
-function hasNoTags(error: unknown): boolean {
-  const { status } = said(error);
-  return (
-    status === 501 || (status >= 400 && status < 500 && ![404, 408, 409, 429].includes(status))
-  );
+/** A call that we can do without: the server lacks it, or a policy refuses it to valid keys. */
+function whyWithout(error: unknown): NoTags | undefined {
+  const { code, status } = said(error);
+  const isLacking = status === 501 || status === 405;
+  if (isLacking || code === "NotImplemented" || code === "MethodNotAllowed") return "unsupported";
+  return code === "AccessDenied" ? "forbidden" : undefined;
 }
 
 async function eachOf<T>(

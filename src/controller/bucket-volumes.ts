@@ -1,4 +1,5 @@
 import { Failure } from "../base/failure.ts";
+import type { FailureKind } from "../base/failure.ts";
 import { KeyedLock } from "../base/keyed-lock.ts";
 import type { Log } from "../base/log.ts";
 import type {
@@ -7,9 +8,9 @@ import type {
   ValidateVolumeCapabilitiesRequest,
 } from "../csi/gen/csi_pb.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { parseVolumeHandle, volumeHandleOf } from "../volume/volume-handle.ts";
+import { isRetained, parseVolumeHandle, volumeHandleOf } from "../volume/volume-handle.ts";
 import type { VolumePlace } from "../volume/volume-handle.ts";
-import type { Buckets, Tags } from "./buckets.ts";
+import type { Buckets, NoTags, Tags } from "./buckets.ts";
 import { whyUnsupported } from "./capabilities.ts";
 import { capacityOf, parseCreateRequest } from "./create-request.ts";
 import type { VolumeWish } from "./create-request.ts";
@@ -37,6 +38,13 @@ export interface DeletedVolume {
   readonly kept: string | undefined;
 }
 
+/** `name`: as create() got it. A bucket that is tagged as another's is left alone. */
+export interface DiscardRequest {
+  readonly volumeId: string;
+  readonly name: string;
+  readonly secrets: Record<string, string>;
+}
+
 type Secrets = Readonly<Record<string, string>>;
 
 export const TAG = {
@@ -48,6 +56,8 @@ export const TAG = {
   pvcNamespace: "kubernetes.io/created-for/pvc/namespace",
   pvName: "kubernetes.io/created-for/pv/name",
 } as const;
+
+const FINAL: ReadonlySet<FailureKind> = new Set(["absent", "denied", "invalid", "refused"]);
 
 /** Volumes that are buckets, or prefixes in one. Each call may be repeated as often as wished. */
 export class BucketVolumes {
@@ -99,25 +109,37 @@ export class BucketVolumes {
     return { kept };
   }
 
-  /** Takes back what an unfinished create() with this request may have left. */
-  async discard(request: CreateVolumeRequest, signal: AbortSignal): Promise<DeletedVolume> {
-    const { place, name } = parseCreateRequest(request);
-    const { secrets } = request;
-    const owner = place.prefix === "" ? await this.#ownerOf(place, secrets, signal) : undefined;
-    // Of that name, and another's: it was there before, and the create() has failed for it.
-    if (owner !== undefined && owner !== name) return { kept: undefined };
-    return this.delete({ volumeId: volumeHandleOf(place), secrets }, signal);
+  /** Where create() would put it. */
+  handleOf(request: CreateVolumeRequest): string {
+    return volumeHandleOf(parseCreateRequest(request).place);
   }
 
-  /** The volume that a bucket was made for, by its tags. */
-  async #ownerOf(
-    place: VolumePlace,
-    secrets: Secrets,
+  /** Takes back what an unfinished create() of this name may have left there. */
+  async discard(
+    { volumeId, name, secrets }: DiscardRequest,
     signal: AbortSignal,
-  ): Promise<string | undefined> {
+  ): Promise<DeletedVolume> {
+    const place = parseVolumeHandle(volumeId);
+    if (place === undefined || place.prefix !== "") return { kept: undefined };
     const buckets = await this.#buckets(this.#keysFor(secrets), place);
-    if (!(await buckets.exists(place.bucket, signal))) return undefined;
-    return (await buckets.tags(place.bucket, signal))?.[TAG.volume];
+    if (!(await this.#mayBeFor(name, place.bucket, buckets, signal))) return { kept: undefined };
+    return this.delete({ volumeId, secrets }, signal);
+  }
+
+  /** False for a bucket that is gone, and for another's: it was there before, and made us fail. */
+  async #mayBeFor(
+    name: string,
+    bucket: string,
+    buckets: Buckets,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    try {
+      const owner = volumeIn(await buckets.tags(bucket, signal));
+      return owner === undefined ? (await buckets.owns(bucket, signal)) !== "no" : owner === name;
+    } catch (error) {
+      if (error instanceof Failure && error.kind === "absent") return false;
+      throw error;
+    }
   }
 
   /** Why the volume can't be used so; undefined when it can. */
@@ -144,14 +166,20 @@ export class BucketVolumes {
   async #makeBucket(wish: VolumeWish, buckets: Buckets, signal: AbortSignal): Promise<void> {
     const { bucket } = wish.place;
     const made = await buckets.create(bucket, signal);
-    const tags = await buckets.tags(bucket, signal);
-    if (made === "taken" && tags?.[TAG.volume] !== wish.name) {
-      throw new Failure("conflict", `bucket ${bucket} exists and belongs to someone else`);
+    try {
+      const tags = await buckets.tags(bucket, signal);
+      if (made === "taken") await requireOwn(wish, tags, buckets, signal);
+      if (typeof tags === "object" && volumeIn(tags) !== undefined) return checkSame(wish, tags);
+      const done =
+        typeof tags === "object"
+          ? await buckets.setTags(bucket, { ...tags, ...tagsOf(wish) }, signal)
+          : tags;
+      if (done === "forbidden") {
+        this.#options.log.warn({ bucket }, "these keys may not tag buckets: it works without");
+      }
+    } catch (error) {
+      throw unfinished(error);
     }
-    if (tags === undefined) return;
-    const isNew = tags[TAG.volume] === undefined;
-    if (isNew) await buckets.setTags(bucket, { ...tags, ...tagsOf(wish) }, signal);
-    else checkSame(wish, tags);
   }
 
   async #remove(
@@ -159,8 +187,8 @@ export class BucketVolumes {
     secrets: Secrets,
     signal: AbortSignal,
   ): Promise<string | undefined> {
-    const { bucket, prefix, onDelete } = place;
-    if (prefix !== "" && onDelete === "retain") {
+    const { bucket, prefix } = place;
+    if (isRetained(place)) {
       return `the objects below ${prefix} in bucket ${bucket} are kept: onDelete is retain`;
     }
     const buckets = await this.#buckets(this.#keysFor(secrets), place);
@@ -185,6 +213,36 @@ export class BucketVolumes {
   #buckets(keys: Keys, place: VolumePlace): Promise<Buckets> {
     return this.#options.open(keys, place.region ?? keys.region ?? this.#options.region);
   }
+}
+
+/** The server says "exists", not "yours"; some do so of one's own, from a lost answer. */
+async function requireOwn(
+  { name, place: { bucket } }: VolumeWish,
+  tags: Tags | NoTags,
+  buckets: Buckets,
+  signal: AbortSignal,
+): Promise<void> {
+  const owner = volumeIn(tags);
+  if (owner === name) return;
+  const owns = owner === undefined ? await buckets.owns(bucket, signal) : "no";
+  if (owns === "yes" && (await buckets.isEmpty(bucket, signal))) return;
+  const whose = {
+    yes: "holds objects, yet no tag of a volume",
+    no: "belongs to someone else",
+    unknown: "may be anybody's: the keys lack s3:ListAllMyBuckets, which would tell",
+  };
+  throw new Failure("conflict", `bucket ${bucket} exists and ${whose[owns]}`);
+}
+
+/** The volume that a bucket was made for, by its tags. */
+function volumeIn(tags: Tags | NoTags): string | undefined {
+  return typeof tags === "object" ? tags[TAG.volume] : undefined;
+}
+
+/** The bucket is there by now: whoever called must not take this for a no, and forget about it. */
+function unfinished(error: unknown): unknown {
+  const isFinal = error instanceof Failure && FINAL.has(error.kind);
+  return isFinal ? new Failure("remote", error.message, error) : error;
 }
 
 async function requireBucket(bucket: string, buckets: Buckets, signal: AbortSignal): Promise<void> {

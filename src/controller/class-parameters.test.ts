@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { volumeUuidOf } from "../volume/volume-handle.ts";
+import { volumeHandleOf, volumeUuidOf } from "../volume/volume-handle.ts";
 import { parseClassParameters, placeOf } from "./class-parameters.ts";
 
 const CLAIM = {
@@ -51,13 +51,20 @@ const wrong: [given: Record<string, string>, message: RegExp][] = [
   [{ bucketName: "shared", prefix: "a//b" },              /names of letters/],
   [{ bucketName: "shared", prefix: "../a" },              /names of letters/],
   [{ bucketName: "shared", prefix: "a#delete" },          /names of letters/],
-  [{ bucketName: "shared", prefix: "a".repeat(513) },     /longer than 512/],
+  [{ bucketName: "shared", prefix: "a".repeat(84) },      /prefix is "a+\/": 1 characters too long: .* handle would be shared\/a+\/\S+\/, and CSI allows 128/],
+  [{ bucketName: "shared", prefix: "a".repeat(77), onDelete: "delete" }, /prefix is .* 1 char.*#delete, and CSI/],
+  [{ bucketName: "b".repeat(63), region: "r".repeat(28) }, /region is "r+": 2 characters too long/],
 ];
 for (const [given, message] of wrong) {
   test(`${JSON.stringify(given).slice(0, 80)} is refused with its name, value and rule`, () => {
     assert.throws(() => placeFor(given), { kind: "invalid", message });
   });
 }
+
+test("a handle of 128 bytes is not too long", () => {
+  const place = placeFor({ bucketName: "shared", prefix: "a".repeat(83) });
+  assert.equal(volumeHandleOf(place).length, 128);
+});
 
 test("a template needs what the provisioner tells", () => {
   const parameters = parseClassParameters({ bucketName: "shared", prefix: "${pvc.name}" });

@@ -6,7 +6,7 @@ import {
   isRegion,
 } from "../volume/volume-context.ts";
 import type { AuthenticationSource } from "../volume/volume-context.ts";
-import { ON_DELETE, volumeUuidOf } from "../volume/volume-handle.ts";
+import { ON_DELETE, volumeHandleOf, volumeUuidOf } from "../volume/volume-handle.ts";
 import type { OnDelete, VolumePlace } from "../volume/volume-handle.ts";
 
 /** A StorageClass' parameters as CreateVolume gets them, checked. */
@@ -47,7 +47,8 @@ export const PARAMETERS = [
 const BUCKET_NAME_PREFIX_DEFAULT = "csi-s3-";
 /** A bucket's name has 63 characters, and the UUID behind the prefix takes 36. */
 const BUCKET_NAME_PREFIX = /^[a-z0-9][a-z0-9-]{0,26}$/;
-const PREFIX_CHARACTERS_MAX = 512;
+/** CSI's limit for a volume's ID. */
+const HANDLE_BYTES_MAX = 128;
 const PREFIX_PART = /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/;
 const TEMPLATES: Readonly<Record<string, keyof ClaimFacts>> = {
   "${pvc.name}": "pvcName",
@@ -105,11 +106,18 @@ function hintFor(key: string): string {
 export function placeOf(name: string, parameters: ClassParameters): VolumePlace {
   const { bucketName, bucketNamePrefix, region, onDelete } = parameters;
   const uuid = volumeUuidOf(name);
-  if (bucketName === undefined) {
-    return { bucket: `${bucketNamePrefix}${uuid}`, region, prefix: "", onDelete: "retain" };
-  }
-  const own = expandPrefix(parameters);
-  return { bucket: bucketName, region, prefix: `${own}${uuid}/`, onDelete };
+  const own = bucketName === undefined ? "" : expandPrefix(parameters);
+  const place: VolumePlace =
+    bucketName === undefined
+      ? { bucket: `${bucketNamePrefix}${uuid}`, region, prefix: "", onDelete: "retain" }
+      : { bucket: bucketName, region, prefix: `${own}${uuid}/`, onDelete };
+  const handle = volumeHandleOf(place);
+  if (Buffer.byteLength(handle) <= HANDLE_BYTES_MAX) return place;
+  // The rest of it has its limits, and fits.
+  const [key, value] = own === "" ? ["region", region] : ["prefix", own];
+  const excess = Buffer.byteLength(handle) - HANDLE_BYTES_MAX;
+  const rule = `${excess} characters too long: the volume's handle would be ${handle}`;
+  throw wrong(key, value, `${rule}, and CSI allows ${HANDLE_BYTES_MAX} bytes`);
 }
 
 function expandPrefix({ prefix, claim }: ClassParameters): string {
@@ -124,9 +132,6 @@ function expandPrefix({ prefix, claim }: ClassParameters): string {
   if (!parts.every((part) => PREFIX_PART.test(part))) {
     const rule = "names of letters, digits, dots, underscores and hyphens with a / between them";
     throw wrong("prefix", expanded, rule);
-  }
-  if (expanded.length > PREFIX_CHARACTERS_MAX) {
-    throw wrong("prefix", expanded, `longer than ${PREFIX_CHARACTERS_MAX} characters`);
   }
   return `${parts.join("/")}/`;
 }

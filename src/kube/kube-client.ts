@@ -29,6 +29,13 @@ export interface DeleteOptions {
   readonly gracePeriodSeconds?: number;
 }
 
+/** What must still be so, and what is written along with a finalizer; null removes. */
+export interface FinalizerPatch {
+  readonly uid: string;
+  readonly resourceVersion?: string;
+  readonly annotations?: Readonly<Record<string, string | null>>;
+}
+
 export type WatchEvent<T> =
   | { readonly type: "ADDED" | "MODIFIED" | "DELETED"; readonly object: T }
   | { readonly type: "BOOKMARK"; readonly object: KubeObject };
@@ -124,10 +131,10 @@ export class KubeClient {
     resource: Resource<T>,
     place: Place,
     finalizer: string,
-    uid: string,
+    along: FinalizerPatch,
     signal: AbortSignal,
   ): Promise<T> {
-    const patch = { metadata: { uid, finalizers: [finalizer] } };
+    const patch = { metadata: { ...along, finalizers: [finalizer] } };
     return this.#patchAt<T>(pathOf(resource, place), patch, signal, STRATEGIC_PATCH);
   }
 
@@ -135,10 +142,10 @@ export class KubeClient {
     resource: Resource<T>,
     place: Place,
     finalizer: string,
-    uid: string,
+    along: FinalizerPatch,
     signal: AbortSignal,
   ): Promise<T> {
-    const patch = { metadata: { uid, "$deleteFromPrimitiveList/finalizers": [finalizer] } };
+    const patch = { metadata: { ...along, "$deleteFromPrimitiveList/finalizers": [finalizer] } };
     return this.#patchAt<T>(pathOf(resource, place), patch, signal, STRATEGIC_PATCH);
   }
 

@@ -1,5 +1,7 @@
 import type { PersistentVolume } from "../kube/resource.ts";
-import type { Claim, SecretRef, Volume } from "./facts.ts";
+import type { Claim, Volume } from "./facts.ts";
+import type { Note } from "./note.ts";
+import type { SecretRef } from "./secret-ref.ts";
 
 /** What the provisioner asks of the API server. Each may be repeated. */
 export interface Cluster {
@@ -9,7 +11,9 @@ export interface Cluster {
   hasVolume(name: string, signal: AbortSignal): Promise<boolean>;
   /** Undefined where there is none. */
   readSecret(ref: SecretRef, signal: AbortSignal): Promise<Record<string, string> | undefined>;
-  holdClaim(claim: Claim, signal: AbortSignal): Promise<void>;
+  /** Finalizer and note; `stale` when the claim is no longer as it was seen. */
+  holdClaim(claim: Claim, note: Note, signal: AbortSignal): Promise<void>;
+  /** Both are taken off. */
   letGoClaim(claim: Claim, signal: AbortSignal): Promise<void>;
   createVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void>;
   protectVolume(volume: Volume, signal: AbortSignal): Promise<void>;

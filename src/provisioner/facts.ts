@@ -1,5 +1,8 @@
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../kube/resource.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
+import { NOTE_ANNOTATION, parseNote } from "./note.ts";
+import type { Note } from "./note.ts";
+import type { SecretRef } from "./secret-ref.ts";
 
 /** Names that are shared with the official provisioner: one can switch between it and ours. */
 export const PROVISIONED_BY = "pv.kubernetes.io/provisioned-by";
@@ -22,6 +25,8 @@ export interface Claim {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
+  /** Of the picture: a write that depends on what it shows is refused when it is old. */
+  readonly resourceVersion: string;
   readonly className: string;
   /** Empty until it is bound, or was asked for by name. */
   readonly volumeName: string;
@@ -29,12 +34,15 @@ export interface Claim {
   readonly isTerminating: boolean;
   /** Has our finalizer. */
   readonly isHeld: boolean;
+  /** Of a held claim: where its volume was begun. */
+  readonly note: Note | undefined;
   readonly selectedNode: string;
   readonly accessModes: readonly string[];
   readonly volumeMode: string;
   /** Quantities; empty: none. */
   readonly request: string;
   readonly limit: string;
+  /** Without the note. */
   readonly annotations: Readonly<Record<string, string>>;
   /** What we have no answer to: a selector, a data source. */
   readonly unsupported: string | undefined;
@@ -61,13 +69,16 @@ export interface Volume {
   readonly hasFinalizer: boolean;
   readonly handle: string;
   readonly claim: { readonly namespace: string; readonly name: string; readonly uid: string };
-  readonly deletionSecret: SecretRef | undefined;
+  readonly className: string;
+  readonly deletionKeys: DeletionKeys;
 }
 
-export interface SecretRef {
-  readonly namespace: string;
-  readonly name: string;
-}
+/** Whose keys delete what is behind a PV, as its annotations say. */
+export type DeletionKeys =
+  | { readonly of: "secret"; readonly secret: SecretRef }
+  | { readonly of: "driver" }
+  | { readonly of: "untold" } // a PV from before there were such annotations
+  | { readonly of: "half"; readonly set: string; readonly missing: string };
 
 /** The PV of a claim: known before it is made. */
 export function volumeNameOf({ uid }: Pick<Claim, "uid">): string {
@@ -76,7 +87,8 @@ export function volumeNameOf({ uid }: Pick<Claim, "uid">): string {
 
 /** A claim of another provisioner, or one that has all it needs: undefined. */
 export function claimOf({ metadata, spec, status }: PersistentVolumeClaim): Claim | undefined {
-  const annotations = metadata?.annotations ?? {};
+  const { [NOTE_ANNOTATION]: note, ...annotations } = metadata?.annotations ?? {};
+  const uid = metadata?.uid ?? "";
   const isHeld = metadata?.finalizers?.includes(CLAIM_FINALIZER) === true;
   const provisioner = PROVISIONERS.map((key) => annotations[key]).find((name) => name);
   const isBound = status?.phase === "Bound";
@@ -84,12 +96,14 @@ export function claimOf({ metadata, spec, status }: PersistentVolumeClaim): Clai
   return {
     namespace: metadata?.namespace ?? "",
     name: metadata?.name ?? "",
-    uid: metadata?.uid ?? "",
+    uid,
+    resourceVersion: metadata?.resourceVersion ?? "",
     className: annotations[CLASS_ANNOTATION] ?? spec?.storageClassName ?? "",
     volumeName: spec?.volumeName ?? "",
     isBound,
     isTerminating: metadata?.deletionTimestamp !== undefined,
     isHeld,
+    note: isHeld ? parseNote(note, volumeNameOf({ uid })) : undefined,
     selectedNode: annotations[SELECTED_NODE] ?? "",
     accessModes: spec?.accessModes ?? [],
     volumeMode: spec?.volumeMode ?? "Filesystem",
@@ -150,12 +164,18 @@ export function volumeOf({ metadata, spec, status }: PersistentVolume): Volume |
     hasFinalizer: metadata?.finalizers?.includes(VOLUME_FINALIZER) === true,
     handle: spec.csi.volumeHandle,
     claim: { namespace, name, uid },
-    deletionSecret: deletionSecretOf(annotations),
+    className: spec.storageClassName ?? "",
+    deletionKeys: deletionKeysOf(annotations),
   };
 }
 
-function deletionSecretOf(annotations: Readonly<Record<string, string>>): SecretRef | undefined {
-  const name = annotations[DELETION_SECRET_NAME] ?? "";
-  const namespace = annotations[DELETION_SECRET_NAMESPACE] ?? "";
-  return name === "" || namespace === "" ? undefined : { name, namespace };
+function deletionKeysOf(annotations: Readonly<Record<string, string>>): DeletionKeys {
+  const keys = [DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE];
+  if (!keys.some((key) => key in annotations)) return { of: "untold" };
+  const { [DELETION_SECRET_NAME]: name = "", [DELETION_SECRET_NAMESPACE]: namespace = "" } =
+    annotations;
+  if (name === "" && namespace === "") return { of: "driver" };
+  if (name !== "" && namespace !== "") return { of: "secret", secret: { name, namespace } };
+  const [set = "", missing = ""] = name === "" ? keys.toReversed() : keys;
+  return { of: "half", set, missing };
 }

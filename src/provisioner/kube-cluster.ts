@@ -3,6 +3,7 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import { PVCS, PVS, SECRETS } from "../kube/resource.ts";
 import type { Cluster } from "./cluster.ts";
 import { CLAIM_FINALIZER, VOLUME_FINALIZER, volumeOf } from "./facts.ts";
+import { NOTE_ANNOTATION, noteText } from "./note.ts";
 
 /** The port on the real API server. */
 export function kubeCluster(client: KubeClient): Cluster {
@@ -18,12 +19,15 @@ export function kubeCluster(client: KubeClient): Cluster {
       const found = await client.find(SECRETS, ref, signal);
       return found === undefined ? undefined : decoded(found.data ?? {});
     },
-    async holdClaim({ namespace, name, uid }, signal) {
-      await client.addFinalizer(PVCS, { namespace, name }, CLAIM_FINALIZER, uid, signal);
+    async holdClaim({ namespace, name, uid, resourceVersion }, note, signal) {
+      const annotations = { [NOTE_ANNOTATION]: noteText(note) };
+      const along = { uid, resourceVersion, annotations };
+      await client.addFinalizer(PVCS, { namespace, name }, CLAIM_FINALIZER, along, signal);
     },
     async letGoClaim({ namespace, name, uid }, signal) {
       const place = { namespace, name };
-      await unlessGone(client.removeFinalizer(PVCS, place, CLAIM_FINALIZER, uid, signal));
+      const along = { uid, annotations: { [NOTE_ANNOTATION]: null } };
+      await unlessGone(client.removeFinalizer(PVCS, place, CLAIM_FINALIZER, along, signal));
     },
     async createVolume(volume, signal) {
       try {
@@ -34,10 +38,10 @@ export function kubeCluster(client: KubeClient): Cluster {
       }
     },
     async protectVolume({ name, uid }, signal) {
-      await unlessGone(client.addFinalizer(PVS, { name }, VOLUME_FINALIZER, uid, signal));
+      await unlessGone(client.addFinalizer(PVS, { name }, VOLUME_FINALIZER, { uid }, signal));
     },
     async unprotectVolume({ name, uid }, signal) {
-      await unlessGone(client.removeFinalizer(PVS, { name }, VOLUME_FINALIZER, uid, signal));
+      await unlessGone(client.removeFinalizer(PVS, { name }, VOLUME_FINALIZER, { uid }, signal));
     },
     async deleteVolume({ name, uid }, signal) {
       await unlessGone(client.delete(PVS, { name }, { uid }, signal));

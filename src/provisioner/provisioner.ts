@@ -1,19 +1,27 @@
+import { isDeepStrictEqual } from "node:util";
 import { Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import type { CreateVolumeRequest } from "../csi/gen/csi_pb.ts";
+import { needsKeys } from "../volume/volume-handle.ts";
 import type { Cluster } from "./cluster.ts";
 import { decideClaim, decideVolume } from "./decide.ts";
 import type { ClaimStep } from "./decide.ts";
-import type { Claim, Class, SecretRef, Volume } from "./facts.ts";
+import type { Claim, Class, Volume } from "./facts.ts";
 import { volumeNameOf } from "./facts.ts";
+import { KeyReader } from "./key-reader.ts";
+import type { Note } from "./note.ts";
 import { planFor, volumeFor } from "./plan.ts";
 import type { MadeVolume, Plan } from "./plan.ts";
+import { TakerBack } from "./taker-back.ts";
+import type { TakerBackOptions } from "./taker-back.ts";
 
 /** Who makes and deletes what is behind a volume: the CSI Controller service's own code. */
 export interface Driver {
+  /** The handle that create() would give: known before anything is made. */
+  handleOf(request: CreateVolumeRequest): string;
   create(request: CreateVolumeRequest, signal: AbortSignal): Promise<MadeVolume>;
-  discard(request: CreateVolumeRequest, signal: AbortSignal): Promise<{ kept: string | undefined }>;
+  readonly discard: TakerBackOptions["discard"];
   delete(
     request: { readonly volumeId: string; readonly secrets: Record<string, string> },
     signal: AbortSignal,
@@ -34,14 +42,19 @@ export interface ProvisionerOptions {
 const ATTEMPT_LIMIT_MS = 60_000;
 /** S3 has said no: nothing was made. After any other failure something may have been. */
 const VERDICTS: ReadonlySet<FailureKind> = new Set(["invalid", "denied", "conflict", "refused"]);
-const REQUIRED_KEYS = ["access_key_id", "secret_access_key"] as const;
 
 /** Claims to PVs, PVs to nothing: one at a time, each step such that it may be done again. */
 export class Provisioner {
   readonly #options: ProvisionerOptions;
+  readonly #keys: KeyReader;
+  readonly #begun: TakerBack;
 
   constructor(options: ProvisionerOptions) {
+    const { cluster, driver, log } = options;
     this.#options = options;
+    this.#keys = new KeyReader(cluster);
+    const discard: TakerBackOptions["discard"] = (...request) => driver.discard(...request);
+    this.#begun = new TakerBack({ keys: this.#keys, discard, log });
   }
 
   /** Returns what it has done. */
@@ -71,7 +84,11 @@ export class Provisioner {
     return step;
   }
 
-  async handleVolume(volume: Volume, signal: AbortSignal): Promise<void> {
+  async handleVolume(
+    volume: Volume,
+    storageClass: Class | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { cluster, events } = this.#options;
     const limited = this.#limited(signal);
     const step = decideVolume(volume);
@@ -84,7 +101,7 @@ export class Provisioner {
         return cluster.unprotectVolume(volume, limited);
       case "delete":
         try {
-          return await this.#delete(volume, limited);
+          return await this.#delete(volume, storageClass, limited);
         } catch (error) {
           if (error instanceof Failure && !signal.aborted) {
             events.volume(volume, "Warning", "VolumeFailedDelete", error.message);
@@ -101,12 +118,14 @@ export class Provisioner {
     storageClass: Class | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const { cluster, events, log } = this.#options;
+    const { cluster, driver, events, log } = this.#options;
     const startedMs = performance.now();
     const plan = planFor(claim, classIn(claim, storageClass));
+    const note = { volume: driver.handleOf(plan.request), secret: plan.secrets.provisioner };
     const secrets = await this.#secretsOf(plan, signal);
+    await this.#leaveOldPlace(plan, note, signal);
     // From here on a bucket may exist that no PV tells of.
-    await cluster.holdClaim(claim, signal); // always: the picture may be older than a let-go
+    await cluster.holdClaim(claim, note, signal);
     const made = await this.#make(plan, { ...plan.request, secrets }, signal);
     await cluster.createVolume(volumeFor(plan, made), signal);
     const name = volumeNameOf(claim);
@@ -132,30 +151,52 @@ export class Provisioner {
     }
   }
 
+  /** The claim's class is another one by now: what was begun by the old one goes first. */
+  async #leaveOldPlace(plan: Plan, note: Note, signal: AbortSignal): Promise<void> {
+    const { cluster } = this.#options;
+    const { claim, storageClass } = plan;
+    if (claim.note === undefined || isDeepStrictEqual(claim.note, note)) return;
+    await cluster.holdClaim(claim, claim.note, signal); // no change: refused if the picture is old
+    if (await cluster.hasVolume(volumeNameOf(claim), signal)) {
+      throw new Failure("stale", `${volumeNameOf(claim)} is not in the picture yet`);
+    }
+    const done = await this.#begun.takeBack(claim, storageClass, signal);
+    if (done.is === "left") {
+      const since = `has changed since ${claim.note.volume} was begun`;
+      const advice = `${done.why}; give it back, or delete the claim`;
+      throw new Failure("absent", `StorageClass ${claim.className} ${since}: ${advice}`);
+    }
+    if (done.is === "kept") this.#warn(claim, "BucketKept", done.why);
+  }
+
   /** The claim goes, or was bound elsewhere, and there is no PV: take back what was begun. */
   async #discard(
     claim: Claim,
     storageClass: Class | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const { cluster, driver, events } = this.#options;
-    const isTold = await cluster.hasVolume(volumeNameOf(claim), signal);
-    if (!isTold) {
-      const plan = planFor(claim, classIn(claim, storageClass));
-      const secrets = await this.#read(plan.secrets.provisioner, "provisioner", signal);
-      const { kept } = await driver.discard({ ...plan.request, secrets }, signal);
-      if (kept !== undefined) events.claim(claim, "Warning", "BucketKept", kept);
+    const { cluster, log } = this.#options;
+    if (!(await cluster.hasVolume(volumeNameOf(claim), signal))) {
+      const done = await this.#begun.takeBack(claim, storageClass, signal);
+      if (done.is === "kept") this.#warn(claim, "BucketKept", done.why);
+      if (done.is === "left") {
+        // Keys that went with their namespace never come back: it must not hang for ever.
+        log.warn({ claim: `${claim.namespace}/${claim.name}`, why: done.why }, "given up");
+        this.#warn(claim, "BucketMayBeLeft", done.why);
+      }
     }
     await cluster.letGoClaim(claim, signal);
   }
 
   /** Deleted, then the PV, then its finalizer: in the order of the official provisioner. */
-  async #delete(seen: Volume, signal: AbortSignal): Promise<void> {
+  async #delete(seen: Volume, storageClass: Class | undefined, signal: AbortSignal): Promise<void> {
     const { cluster, driver, events } = this.#options;
     // Deleting can't be taken back: not by a picture that may be old.
     const volume = await cluster.findVolume(seen.name, signal);
     if (volume?.uid !== seen.uid || decideVolume(volume) !== "delete") return;
-    const secrets = await this.#read(volume.deletionSecret, "deletion", signal);
+    const secrets = needsKeys(volume.handle)
+      ? await this.#keys.ofDeletion(volume, storageClass, signal)
+      : {};
     const { kept } = await driver.delete({ volumeId: volume.handle, secrets }, signal);
     if (kept !== undefined) events.volume(volume, "Warning", "BucketKept", kept);
     await cluster.deleteVolume(volume, signal);
@@ -164,22 +205,12 @@ export class Provisioner {
 
   /** Both Secrets must be there now, though only one is used now: else it fails at the mount. */
   async #secretsOf({ secrets }: Plan, signal: AbortSignal): Promise<Record<string, string>> {
-    await this.#read(secrets.nodePublish, "node-publish", signal);
-    return this.#read(secrets.provisioner, "provisioner", signal);
+    await this.#keys.read(secrets.nodePublish, "node-publish", signal);
+    return this.#keys.read(secrets.provisioner, "provisioner", signal);
   }
 
-  async #read(
-    ref: SecretRef | undefined,
-    use: string,
-    signal: AbortSignal,
-  ): Promise<Record<string, string>> {
-    if (ref === undefined) return {};
-    const found = await this.#options.cluster.readSecret(ref, signal);
-    const about = `the ${use} Secret ${ref.namespace}/${ref.name}`;
-    if (found === undefined) throw new Failure("absent", `${about} does not exist`);
-    const missing = REQUIRED_KEYS.filter((key) => (found[key] ?? "").trim() === "");
-    if (missing.length === 0) return found;
-    throw new Failure("invalid", `${about} has no ${missing.join(" and no ")}`);
+  #warn(claim: Claim, reason: string, note: string): void {
+    this.#options.events.claim(claim, "Warning", reason, note);
   }
 
   /** A user looks at the claim that waits, not at our log. */
@@ -189,9 +220,7 @@ export class Provisioner {
     } catch (error) {
       const isToTell = error instanceof Failure && error.kind !== "stale";
       const note = error instanceof Error ? error.message : String(error);
-      if (isToTell) {
-        this.#options.events.claim(claim, "Warning", "ProvisioningFailed", note);
-      }
+      if (isToTell) this.#warn(claim, "ProvisioningFailed", note);
       throw error;
     }
   }
@@ -206,7 +235,7 @@ function classIn(claim: Claim, storageClass: Class | undefined): Class {
   if (storageClass !== undefined) return storageClass;
   throw new Failure(
     "absent",
-    `StorageClass ${claim.className} is gone, and with it how ${volumeNameOf(claim)} was made; ` +
-      "create it again",
+    `StorageClass ${claim.className} is gone, and with it how to go on with ` +
+      `${volumeNameOf(claim)}: create it again, or delete the claim`,
   );
 }

@@ -65,7 +65,8 @@ export async function startProvisioner(
   });
   const volumeQueue = queue(async (key, workSignal) => {
     const volume = volumes.get(key);
-    if (volume !== undefined) await provisioner.handleVolume(volume, workSignal);
+    if (volume === undefined) return;
+    await provisioner.handleVolume(volume, classes.get(volume.className), workSignal);
   });
   claims.onChange((key, now, before) => {
     if (!isOurOwnMark(now, before)) claimQueue.add(key);
@@ -90,14 +91,14 @@ export async function startProvisioner(
 }
 
 /**
- * Our finalizer came or went, and nothing else: we know. To look again at once would undo the pause
- * after a failure, since each attempt leaves such marks.
+ * Our finalizer came or went with its note, and nothing else: we know. To look again at once would
+ * undo the pause after a failure, since each attempt leaves such marks.
  */
 export function isOurOwnMark(now: Claim | undefined, before: Claim | undefined): boolean {
   if (now === undefined || before === undefined || now.isTerminating) return false;
-  return (
-    now.isHeld !== before.isHeld && isDeepStrictEqual({ ...now, isHeld: before.isHeld }, before)
-  );
+  const { isHeld, note, resourceVersion } = before;
+  const hasMark = now.isHeld !== isHeld || !isDeepStrictEqual(now.note, note);
+  return hasMark && isDeepStrictEqual({ ...now, isHeld, note, resourceVersion }, before);
 }
 
 /** Written beside the work: an event that is late or lost changes nothing. */

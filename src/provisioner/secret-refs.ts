@@ -1,6 +1,8 @@
 import { Failure } from "../base/failure.ts";
-import type { Claim, SecretRef } from "./facts.ts";
+import type { Claim } from "./facts.ts";
 import { volumeNameOf } from "./facts.ts";
+import { DNS_LABEL, DNS_NAME } from "./secret-ref.ts";
+import type { SecretRef } from "./secret-ref.ts";
 
 /** A class' Secrets: who makes and deletes the bucket, and who mounts it. */
 export interface SecretRefs {
@@ -13,8 +15,6 @@ const USES = ["provisioner", "node-publish"] as const;
 const SECRET_PARAMETERS = USES.flatMap((use) => [nameKey(use), namespaceKey(use)]);
 export const FS_TYPE = `${PREFIX}fstype`;
 const ANNOTATION = /^\$\{pvc\.annotations\['([^']+)'\]\}$/;
-const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
-const DNS_NAME = /^(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/;
 
 /** The parameters that are the driver's: without those that only the provisioner reads. */
 export function driverParameters(
@@ -38,6 +38,10 @@ export function secretRefsOf(
     provisioner: refOf("provisioner", parameters, claim),
     nodePublish: refOf("node-publish", parameters, claim),
   };
+}
+
+export function hasProvisionerSecret(parameters: Readonly<Record<string, string>>): boolean {
+  return [nameKey("provisioner"), namespaceKey("provisioner")].some((key) => key in parameters);
 }
 
 function refOf(

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { parseVolumeHandle, volumeHandleOf, volumeUuidOf } from "./volume-handle.ts";
+import { isHandleOf, parseVolumeHandle, volumeHandleOf, volumeUuidOf } from "./volume-handle.ts";
 import type { VolumePlace } from "./volume-handle.ts";
 
 const UUID = volumeUuidOf("pvc-1");
@@ -43,6 +43,28 @@ for (const foreign of [
 ]) {
   test(`${JSON.stringify(foreign)} is not ours: nothing is ever deleted for it`, () => {
     assert.equal(parseVolumeHandle(foreign), undefined);
+  });
+}
+
+const OTHER = volumeUuidOf("pvc-2");
+// prettier-ignore
+const claimed: [handle: string, isOwn: boolean][] = [
+  [`csi-s3-${UUID}`,                        true],
+  [`any-${UUID}@eu-west-1`,                 true],
+  [`shared/team/${UUID}/#delete`,           true],
+  [`shared/${UUID}/`,                       true],
+  [`csi-s3-${OTHER}`,                       false],
+  [`csi-s3-${UUID}-${OTHER}`,               false],
+  [`shared/${OTHER}/`,                      false],
+  [`shared/${UUID}/${OTHER}/#delete`,       false],
+  [`csi-s3-${UUID}/${OTHER}/#delete`,       false],
+  [`shared/x${UUID}/`,                      false],
+  ["",                                      false],
+  ["my-bucket",                             false],
+];
+for (const [handle, isOwn] of claimed) {
+  test(`${handle} is ${isOwn ? "" : "not "}pvc-1's`, () => {
+    assert.equal(isHandleOf(handle, "pvc-1"), isOwn);
   });
 }
 

@@ -47,6 +47,24 @@ export function parseVolumeHandle(handle: string): VolumePlace | undefined {
   return { bucket, region, prefix, onDelete: emptied === undefined ? "retain" : "delete" };
 }
 
+/** Objects that stay when their volume goes. */
+export function isRetained({ prefix, onDelete }: VolumePlace): boolean {
+  return prefix !== "" && onDelete === "retain";
+}
+
+/** Whether S3 is asked anything when the volume is deleted. */
+export function needsKeys(handle: string): boolean {
+  const place = parseVolumeHandle(handle);
+  return place !== undefined && !isRetained(place);
+}
+
+/** Anybody can write a handle; that it holds the volume's own UUID follows from its name alone. */
+export function isHandleOf(handle: string, name: string): boolean {
+  const { bucket, prefix } = parseVolumeHandle(handle) ?? { bucket: "", prefix: "" };
+  const uuid = volumeUuidOf(name);
+  return prefix === "" ? bucket.endsWith(uuid) : `/${prefix}`.endsWith(`/${uuid}/`);
+}
+
 /** UUID version 5 of a CreateVolume name: whoever asks again gets the same one. */
 export function volumeUuidOf(name: string): string {
   const bytes = createHash("sha1").update(NAMESPACE).update(name).digest().subarray(0, 16);

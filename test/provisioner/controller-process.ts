@@ -1,10 +1,11 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
+const LEASES_LISTED = /"leases".*"listed"/;
 const MAIN = join(import.meta.dirname, "../../src/main.ts");
 
 export interface ControllerOptions {
@@ -19,9 +20,10 @@ export class ControllerProcess implements AsyncDisposable {
   readonly ended: Promise<unknown>;
   readonly #child: ChildProcess;
   readonly #lines: string[] = [];
+  readonly #news = new EventEmitter();
 
   constructor({ kubeconfig, env, name }: ControllerOptions) {
-    const flags = [`--kubeconfig=${kubeconfig}`, "--reconcile=false"];
+    const flags = [`--kubeconfig=${kubeconfig}`, "--reconcile=false", "--log-level=debug"];
     const program = [process.execPath, MAIN, "controller", ...flags];
     this.#child = spawn("setpriv", ["--pdeathsig", "KILL", "--", ...program], {
       env: { PATH: process.env["PATH"], ...env, POD_NAME: name, POD_NAMESPACE: "default" },
@@ -30,12 +32,21 @@ export class ControllerProcess implements AsyncDisposable {
     this.ended = once(this.#child, "exit");
     const { stdout } = this.#child;
     if (stdout !== null) {
-      createInterface({ input: stdout }).on("line", (line) => this.#lines.push(line));
+      createInterface({ input: stdout }).on("line", (line) => {
+        this.#lines.push(line);
+        this.#news.emit("line");
+      });
     }
   }
 
-  get log(): string {
-    return this.#lines.join("\n");
+  get isRunning(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  /** It follows the Lease: from now on it can take over. */
+  async standingBy(signal: AbortSignal): Promise<void> {
+    while (!this.#lines.some((line) => LEASES_LISTED.test(line)))
+      await once(this.#news, "line", { signal });
   }
 
   kill(): void {

@@ -6,7 +6,7 @@ import { LEASES } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { startApiServer } from "../../tools/stack/api-server.ts";
 import { startS3Server } from "../../tools/stack/s3-server.ts";
-import { RoleProcess } from "../health/role-process.ts";
+import { ControllerProcess } from "./controller-process.ts";
 import { Users, environmentOf, log } from "./objects.ts";
 
 const FAIL_OVER_LIMIT_MS = 20_000;
@@ -22,19 +22,17 @@ test("the leader is killed: the other provisions within 20 s", { timeout: 90_000
   await users.storageClass("plain");
   const leases = new WatchedList({ client: admin, log, resource: LEASES, project: (one) => one });
   leases.start(stop.signal).catch((error: unknown) => log.error(error));
-  const candidate = (name: string) =>
-    new RoleProcess(
-      ["controller", `--kubeconfig=${plane.kubeconfig}`, "--reconcile=false", "--health-port=0"],
-      { ...environmentOf(s3), POD_NAME: name, POD_NAMESPACE: "default" },
-    );
-  await using first = candidate("first");
+  const { kubeconfig } = plane;
+  const env = environmentOf(s3);
+  await using first = new ControllerProcess({ kubeconfig, env, name: "first" });
   await leases.until((list) => isHeldBy(list, "first"), stop.signal);
   await users.claim("before", "plain");
   await users.bound("before");
-  await using second = candidate("second");
-  await using third = candidate("third");
-  for (const one of [second, third]) await one.untilReadyz(stop.signal);
-  await first.end("SIGKILL");
+  await using second = new ControllerProcess({ kubeconfig, env, name: "second" });
+  await using third = new ControllerProcess({ kubeconfig, env, name: "third" });
+  for (const standby of [second, third]) await standby.standingBy(stop.signal);
+  first.kill();
+  await first.ended;
   const killedMs = performance.now();
   await users.claim("after", "plain");
   await users.bound("after");

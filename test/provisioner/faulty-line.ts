@@ -8,16 +8,24 @@ export const FAULTS = ["500", "503", "hang", "reset", "lost"] as const;
 /** 501: the server has no such call. */
 export type Fault = (typeof FAULTS)[number] | "501";
 
+/** What the server says instead of doing it. */
+export interface Saying {
+  readonly status: number;
+  readonly code: string;
+}
+
 export interface Passing {
   readonly method: string;
   readonly path: string;
 }
 
+/** Asked before a request is passed on. */
+export type Judge = (request: Passing) => Fault | Saying | undefined;
+
 interface Options {
   readonly target: URL;
   readonly tls?: https.AgentOptions;
-  /** Asked before a request is passed on. */
-  readonly judge: (request: Passing) => Fault | undefined;
+  readonly judge: Judge;
   /** Called when it has been done and its answer is not yet passed back. */
   readonly done?: (request: Passing) => void | Promise<void>;
 }
@@ -59,6 +67,10 @@ export class FaultyLine implements AsyncDisposable {
     const fault = this.#options.judge({ method, path });
     if (fault === "500" || fault === "501" || fault === "503") {
       response.writeHead(Number(fault), { connection: "close" }).end();
+      request.resume();
+    } else if (typeof fault === "object") {
+      const document = `<Error><Code>${fault.code}</Code><Message>said so</Message></Error>`;
+      response.writeHead(fault.status, { "content-type": "application/xml" }).end(document);
       request.resume();
     } else if (fault === "reset") {
       request.socket.destroy();

@@ -4,6 +4,8 @@ import { startS3Server } from "../../tools/stack/s3-server.ts";
 import type { PosixS3Server } from "../../tools/stack/s3-server.ts";
 import { CuttableLine, installChart } from "../reconciler/control-plane.ts";
 import type { InstalledChart } from "../reconciler/control-plane.ts";
+import { FaultyLine } from "./faulty-line.ts";
+import type { Judge } from "./faulty-line.ts";
 import { Users, log, volumesOf } from "./objects.ts";
 
 /** A control plane with the chart, an S3 server, and a provisioner with the controller's rights. */
@@ -16,7 +18,11 @@ export interface ProvisioningWorld extends AsyncDisposable {
   readonly signal: AbortSignal;
 }
 
-export async function startWorld(provisioners = 1): Promise<ProvisioningWorld> {
+/** `judge`: how S3 fails. */
+export async function startWorld(
+  provisioners = 1,
+  judge: Judge = () => undefined,
+): Promise<ProvisioningWorld> {
   await using owned = new AsyncDisposableStack();
   const stop = new AbortController();
   const { signal } = stop;
@@ -27,10 +33,12 @@ export async function startWorld(provisioners = 1): Promise<ProvisioningWorld> {
   const access = chart.accessOf("s3-csi-driver-controller-sa");
   const line = owned.use(new CuttableLine(access.server));
   const lineAccess = await line.access(access);
+  const faulty = owned.use(new FaultyLine({ target: new URL(s3.endpoint), judge }));
+  const endpoint = await faulty.listen();
   const backOff = { firstMs: 50, maxMs: 500 };
   const running = Array.from({ length: provisioners }, (_, index) => {
     const client = owned.use(new KubeClient(lineAccess));
-    const { volumes: driver } = owned.use(volumesOf(s3));
+    const { volumes: driver } = owned.use(volumesOf({ ...s3, endpoint }));
     const instance = `controller-${index}`;
     return startProvisioner({ client, driver, instance, log, backOff }, signal);
   });

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
+import { isDeepStrictEqual } from "node:util";
 import { Failure } from "../../src/base/failure.ts";
 import type { Buckets, Tags } from "../../src/controller/buckets.ts";
 import type { PersistentVolume } from "../../src/kube/resource.ts";
 import type { Cluster } from "../../src/provisioner/cluster.ts";
 import { volumeNameOf, volumeOf } from "../../src/provisioner/facts.ts";
-import type { Claim, Volume } from "../../src/provisioner/facts.ts";
-import { CLAIM } from "../../src/provisioner/test-objects.ts";
+import type { Claim, Class, Volume } from "../../src/provisioner/facts.ts";
+import { CLAIM, CLASS } from "../../src/provisioner/test-objects.ts";
 
 /** What happens at a step: it fails before or after it has taken effect, or its doer dies. */
 export type Luck = "fine" | "before" | "after" | "killed";
@@ -13,32 +14,51 @@ export type Luck = "fine" | "before" | "after" | "killed";
 /** Runs one step of the outside world; the doer may be dead, unlucky, or overtaken. */
 export type Step = <T>(effect: () => T) => Promise<T>;
 
-/** S3 as one account sees it. */
-export class ModelStore {
-  readonly buckets = new Map<string, Tags>();
+interface ModelBucket {
+  readonly owner: string;
+  readonly tags: Tags;
+}
 
-  as(step: Step): Buckets {
+/** S3 with its accounts. A curt one says of one's own bucket only that it exists. */
+export class ModelStore {
+  readonly buckets = new Map<string, ModelBucket>();
+  readonly #isCurt: boolean;
+
+  constructor(isCurt: boolean) {
+    this.#isCurt = isCurt;
+  }
+
+  as(account: string, step: Step): Buckets {
     const { buckets } = this;
+    const own = (bucket: string) => {
+      const found = buckets.get(bucket);
+      if (found === undefined) throw new Failure("absent", "NoSuchBucket");
+      return found.owner === account ? found : undefined;
+    };
     return {
       create: (bucket) =>
         step(() => {
-          if (!buckets.has(bucket)) buckets.set(bucket, {});
-          return "ours" as const;
+          const isNew = !buckets.has(bucket);
+          if (isNew) buckets.set(bucket, { owner: account, tags: {} });
+          return (isNew || !this.#isCurt) && own(bucket) !== undefined ? "ours" : "taken";
         }),
       exists: (bucket) => step(() => buckets.has(bucket)),
-      tags: (bucket) =>
-        step(() => {
-          const tags = buckets.get(bucket);
-          if (tags === undefined) throw new Failure("absent", "NoSuchBucket");
-          return tags;
-        }),
+      owns: (bucket) => step(() => (buckets.get(bucket)?.owner === account ? "yes" : "no")),
+      isEmpty: () => step(() => true),
+      tags: (bucket) => step(() => own(bucket)?.tags ?? "forbidden"),
       setTags: (bucket, tags) =>
         step(() => {
-          if (!buckets.has(bucket)) throw new Failure("absent", "NoSuchBucket");
-          buckets.set(bucket, tags);
-          return true;
+          const found = own(bucket);
+          if (found !== undefined) buckets.set(bucket, { ...found, tags });
+          return found === undefined ? "forbidden" : "set";
         }),
-      delete: (bucket) => step(() => (buckets.delete(bucket) ? "deleted" : "absent")),
+      delete: (bucket) =>
+        step(() => {
+          if (!buckets.has(bucket)) return "absent";
+          if (own(bucket) === undefined) throw new Failure("denied", "AccessDenied");
+          buckets.delete(bucket);
+          return "deleted";
+        }),
       empty: () => step(() => undefined),
     };
   }
@@ -48,9 +68,11 @@ export class ModelStore {
 export class ModelCluster {
   readonly claims = new Map<string, Claim>();
   readonly volumes = new Map<string, PersistentVolume>();
+  storageClass: Class | undefined = CLASS;
+  #version = 0;
 
   addClaim(uid: string): void {
-    this.claims.set(uid, { ...CLAIM, name: uid, uid });
+    this.#put({ ...CLAIM, name: uid, uid });
   }
 
   deleteClaim(uid: string): void {
@@ -63,7 +85,7 @@ export class ModelCluster {
     for (const claim of this.claims.values()) {
       const volumeName = volumeNameOf(claim);
       const isToBind = !claim.isBound && !claim.isTerminating && this.volumes.has(volumeName);
-      if (isToBind) this.claims.set(claim.uid, { ...claim, isBound: true, volumeName });
+      if (isToBind) this.#put({ ...claim, isBound: true, volumeName });
     }
     for (const [name, volume] of this.volumes) {
       const isClaimed = this.claims.has(volume.spec?.claimRef?.uid ?? "");
@@ -80,18 +102,21 @@ export class ModelCluster {
     return {
       findVolume: (name) => step(() => this.volume(name)),
       hasVolume: (name) => step(() => this.volumes.has(name)),
-      readSecret: () => step(() => undefined),
-      holdClaim: ({ uid }) =>
+      readSecret: ({ name }) =>
+        step(() => ({ access_key_id: name, secret_access_key: "key of that account" })),
+      holdClaim: ({ uid, resourceVersion }, note) =>
         step(() => {
           const claim = this.claims.get(uid);
           if (claim === undefined) throw new Failure("absent", "no such claim");
-          if (claim.isTerminating) throw new Failure("invalid", "no new finalizers");
-          this.claims.set(uid, { ...claim, isHeld: true });
+          if (claim.resourceVersion !== resourceVersion) throw new Failure("stale", "changed");
+          if (claim.isTerminating && !claim.isHeld) throw new Failure("invalid", "no finalizers");
+          const held = { ...claim, isHeld: true, note };
+          if (!isDeepStrictEqual(held, claim)) this.#put(held);
         }),
       letGoClaim: ({ uid }) =>
         step(() => {
           const claim = this.claims.get(uid);
-          if (claim !== undefined) this.#settle({ ...claim, isHeld: false });
+          if (claim !== undefined) this.#settle({ ...claim, isHeld: false, note: undefined });
         }),
       createVolume: (volume) =>
         step(() => {
@@ -109,7 +134,12 @@ export class ModelCluster {
 
   #settle(claim: Claim): void {
     if (claim.isTerminating && !claim.isHeld) this.claims.delete(claim.uid);
-    else this.claims.set(claim.uid, claim);
+    else this.#put(claim);
+  }
+
+  #put(claim: Claim): void {
+    this.#version += 1;
+    this.claims.set(claim.uid, { ...claim, resourceVersion: String(this.#version) });
   }
 
   #edit(name: string, change: NonNullable<PersistentVolume["metadata"]>): void {

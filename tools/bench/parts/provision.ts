@@ -8,24 +8,16 @@ import { clientOf } from "../../stack/s3-client.ts";
 import { startS3Server } from "../../stack/s3-server.ts";
 import type { S3Access } from "../../stack/s3-server.ts";
 import { Service } from "../../stack/service.ts";
-import { tableOfAims } from "../aim.ts";
-import type { Aim } from "../aim.ts";
 import { median } from "../median.ts";
 import type { Figures, Part } from "../part.ts";
 import { Claims } from "../provision/claims.ts";
+import { aimTable, pagesOf } from "../provision/page.ts";
 
 const MAIN = join(import.meta.dirname, "../../../src/main.ts");
 const MANY = 200;
 const SOME = 50;
 const SINGLES = 21;
 const STARTS_WITHIN_MS = 30_000;
-
-const AIMS: readonly Aim[] = [
-  { title: "50 claims bound", figure: "bind_50_s", unit: "s", atMost: 2 },
-  { title: "50 claims and volumes deleted", figure: "delete_50_s", unit: "s", atMost: 3 },
-  { title: "buckets too many", figure: "buckets_extra", unit: "", atMost: 0 },
-  { title: "buckets left", figure: "buckets_left", unit: "", atMost: 0 },
-];
 
 async function run(progress: (text: string) => void): Promise<Figures> {
   await using plane = await startApiServer();
@@ -96,5 +88,6 @@ export const part: Part = {
   name: "provision",
   description: "claims to bound volumes and back, on a real control plane and S3 server",
   run,
-  table: (figures) => tableOfAims(AIMS, figures),
+  table: aimTable,
+  pages: pagesOf,
 };

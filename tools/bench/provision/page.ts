@@ -1,0 +1,63 @@
+import { markdownTable } from "../../../src/base/markdown-table.ts";
+import { tableOfAims } from "../aim.ts";
+import type { Aim } from "../aim.ts";
+import type { Figures } from "../part.ts";
+import { machineRows, shortOf } from "../report.ts";
+
+const AIMS: readonly Aim[] = [
+  { title: "50 claims bound", figure: "bind_50_s", unit: "s", atMost: 2 },
+  { title: "50 claims and volumes deleted", figure: "delete_50_s", unit: "s", atMost: 3 },
+  { title: "buckets too many", figure: "buckets_extra", unit: "", atMost: 0 },
+  { title: "buckets left", figure: "buckets_left", unit: "", atMost: 0 },
+];
+
+/** Figure → what it is, and its unit. */
+const FIGURES: Readonly<Record<string, readonly [title: string, unit: string]>> = {
+  bind_one_ms_p50: ["one claim: created → Bound, p50", "ms"],
+  bind_50_s: ["50 claims at once: first created → last Bound", "s"],
+  delete_50_s: ["50 claims at once: first deleted → last PV gone", "s"],
+  pvcs: ["claims at once in the largest round", ""],
+  bound: ["of them Bound", ""],
+  bound_s: ["largest round: first created → last Bound", "s"],
+  deleted_s: ["largest round: first deleted → last PV gone", "s"],
+};
+
+export function aimTable(figures: Figures): string {
+  return tableOfAims(AIMS, figures);
+}
+
+/** docs/benchmarks/provision.md */
+export function pagesOf(report: Figures): Record<string, string> {
+  const rows = Object.entries(FIGURES).map(([figure, [title, unit]]) => [
+    title,
+    `${shortOf(report[figure] ?? "-")} ${unit}`.trimEnd(),
+    `\`${figure}\``,
+  ]);
+  const lines = [
+    "# Claims to buckets, and back",
+    "",
+    "Made by `make bench PART=provision`; not to be edited. A real control plane (API server,",
+    "etcd, controller manager) and S3 server on this machine, the controller as a process of its",
+    "own with one StorageClass of a bucket for each claim. Claims come and go by the API; times",
+    "are those at which a watch told of the change.",
+    "",
+    ...markdownTable(["Machine", ""], machineRows(report)),
+    "",
+    "## Aims",
+    "",
+    aimTable(report),
+    "## Times",
+    "",
+    ...markdownTable(["From → to", "Time", "Figure"], rows),
+    "",
+    "## What is what",
+    "",
+    "- For a claim the controller writes three times to the API server (finalizer and note, PV,",
+    "  finalizer off) and asks S3 three times (bucket, its tags, tags set); to delete it asks S3",
+    "  once and writes twice. Binding is the controller manager's part.",
+    "- **Buckets too many** are counted when all claims of the largest round are Bound, **buckets",
+    "  left** when all their PVs are gone.",
+    "",
+  ];
+  return { "provision.md": lines.join("\n") };
+}
