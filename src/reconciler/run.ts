@@ -3,10 +3,11 @@ import type { Log } from "../base/log.ts";
 import { EventWriter } from "../kube/event-writer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { NODES, PODS, PVCS, PVS } from "../kube/resource.ts";
+import type { Pod } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { WorkQueue } from "../kube/work-queue.ts";
 import { ATTACHMENTS } from "../volume/attachment.ts";
-import { DRIVER_NAME, LABEL } from "../volume/names.ts";
+import { DRIVER_NAME } from "../volume/names.ts";
 import { attachmentOf, claimOf, mountpointPodOf, nodeOf, volumeOf, workloadOf } from "./facts.ts";
 import type { Workload } from "./facts.ts";
 import { HeadroomKeeper } from "./headroom-keeper.ts";
@@ -15,7 +16,7 @@ import type { HeadroomSettings } from "./headroom.ts";
 import { kubeCluster } from "./kube-cluster.ts";
 import { kubeHeadroom } from "./kube-headroom.ts";
 import { listenersOf } from "./listeners.ts";
-import type { Listeners } from "./listeners.ts";
+import type { Listeners, Told } from "./listeners.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
 import { Reconciler } from "./reconciler.ts";
 import { World } from "./world.ts";
@@ -109,23 +110,22 @@ function headroomWork({ client, headroom, log }: ReconcilerRunOptions, world: Wo
 }
 
 function watchAll(
-  { client, mountpointPods, headroom, log }: ReconcilerRunOptions,
+  options: ReconcilerRunOptions,
   listeners: Listeners,
 ): readonly Pick<WatchedList<unknown>, "start" | "synced">[] {
-  const workloads = new WatchedList({ client, log, resource: PODS, project: workloadOf });
-  workloads.onChange(listeners.workload);
+  const { client, log } = options;
+  const project = (pod: Pod) => seenIn(pod, options);
+  const pods = new WatchedList({ client, log, resource: PODS, project });
+  pods.onChange((key, now, before) => {
+    const { workload, pod, headroom } = listeners;
+    if (now?.workload ?? before?.workload) workload(key, now?.workload, before?.workload);
+    if (now?.pod ?? before?.pod) pod(key, now?.pod, before?.pod);
+    if (now?.headroom ?? before?.headroom) headroom(key, now?.headroom, before?.headroom);
+  });
   const claims = new WatchedList({ client, log, resource: PVCS, project: claimOf });
   claims.onChange(listeners.claim);
   const volumes = new WatchedList({ client, log, resource: PVS, project: volumeOf });
   volumes.onChange(listeners.volume);
-  const pods = new WatchedList({
-    client,
-    log,
-    resource: PODS,
-    selection: { namespace: mountpointPods.namespace },
-    project: mountpointPodOf,
-  });
-  pods.onChange(listeners.pod);
   const attachments = new WatchedList({
     client,
     log,
@@ -135,17 +135,23 @@ function watchAll(
   attachments.onChange(listeners.attachment);
   const nodes = new WatchedList({ client, log, resource: NODES, project: nodeOf });
   nodes.onChange(listeners.node);
-  const lists = [workloads, claims, volumes, pods, attachments, nodes];
-  if (headroom === undefined) return lists;
-  const places = new WatchedList({
-    client,
-    log,
-    resource: PODS,
-    selection: { namespace: headroom.namespace, labelSelector: LABEL.headroomForPod },
-    project: headroomPodOf,
-  });
-  places.onChange(listeners.headroom);
-  return [...lists, places];
+  return [pods, claims, volumes, attachments, nodes];
+}
+
+type SeenPod = Partial<Pick<Told, "workload" | "pod" | "headroom">>;
+
+/** What a pod is to us. In one watch: pods are most of what the API server has to tell. */
+function seenIn(pod: Pod, { mountpointPods, headroom }: ReconcilerRunOptions): SeenPod | undefined {
+  const namespace = pod.metadata?.namespace;
+  const workload = workloadOf(pod);
+  const mountpoint = namespace === mountpointPods.namespace ? mountpointPodOf(pod) : undefined;
+  const place = namespace === headroom?.namespace ? headroomPodOf(pod) : undefined;
+  if (workload === undefined && mountpoint === undefined && place === undefined) return undefined;
+  return {
+    ...(workload && { workload }),
+    ...(mountpoint && { pod: mountpoint }),
+    ...(place && { headroom: place }),
+  };
 }
 
 /** A user looks at the pod that waits, not at our log. */
