@@ -1,4 +1,5 @@
 import { Failure } from "../base/failure.ts";
+import { unless } from "../base/unless.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { PVCS, PVS, SECRETS } from "../kube/resource.ts";
 import type { Cluster } from "./cluster.ts";
@@ -27,7 +28,7 @@ export function kubeCluster(client: KubeClient): Cluster {
     async letGoClaim({ namespace, name, uid }, signal) {
       const place = { namespace, name };
       const along = { uid, annotations: { [NOTE_ANNOTATION]: null } };
-      await unlessGone(client.removeFinalizer(PVCS, place, CLAIM_FINALIZER, along, signal));
+      await unless("absent", client.removeFinalizer(PVCS, place, CLAIM_FINALIZER, along, signal));
     },
     async createVolume(volume, signal) {
       try {
@@ -38,13 +39,16 @@ export function kubeCluster(client: KubeClient): Cluster {
       }
     },
     async protectVolume({ name, uid }, signal) {
-      await unlessGone(client.addFinalizer(PVS, { name }, VOLUME_FINALIZER, { uid }, signal));
+      await unless("absent", client.addFinalizer(PVS, { name }, VOLUME_FINALIZER, { uid }, signal));
     },
     async unprotectVolume({ name, uid }, signal) {
-      await unlessGone(client.removeFinalizer(PVS, { name }, VOLUME_FINALIZER, { uid }, signal));
+      await unless(
+        "absent",
+        client.removeFinalizer(PVS, { name }, VOLUME_FINALIZER, { uid }, signal),
+      );
     },
     async deleteVolume({ name, uid }, signal) {
-      await unlessGone(client.delete(PVS, { name }, { uid }, signal));
+      await unless("absent", client.delete(PVS, { name }, { uid }, signal));
     },
   };
 }
@@ -54,12 +58,4 @@ function decoded(data: Readonly<Record<string, string>>): Record<string, string>
     return [key, Buffer.from(value, "base64").toString("utf8")] as const;
   });
   return Object.fromEntries(texts);
-}
-
-async function unlessGone(work: Promise<unknown>): Promise<void> {
-  try {
-    await work;
-  } catch (error) {
-    if (!(error instanceof Failure) || error.kind !== "absent") throw error;
-  }
 }

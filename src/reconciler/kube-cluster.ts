@@ -1,4 +1,5 @@
 import { Failure } from "../base/failure.ts";
+import { unless } from "../base/unless.ts";
 import type { JsonPatch, KubeClient } from "../kube/kube-client.ts";
 import { PODS } from "../kube/resource.ts";
 import {
@@ -13,7 +14,6 @@ import type { Cluster } from "./cluster.ts";
 import { attachmentOf, mountpointPodOf } from "./facts.ts";
 import { mountpointPodFor } from "./mountpoint-pod.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
-import { unless } from "./unless.ts";
 
 /** The port on the real API server. */
 export function kubeCluster(client: KubeClient, settings: MountpointPodSettings): Cluster {

@@ -1,9 +1,9 @@
+import { unless } from "../base/unless.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { PODS } from "../kube/resource.ts";
 import type { HeadroomCluster } from "./headroom-keeper.ts";
 import { headroomPodFor, ungatedOf } from "./headroom.ts";
 import type { HeadroomSettings } from "./headroom.ts";
-import { unless } from "./unless.ts";
 
 /** The port on the real API server. */
 export function kubeHeadroom(client: KubeClient, settings: HeadroomSettings): HeadroomCluster {

@@ -36,11 +36,17 @@ export class RoleProcess implements AsyncDisposable {
     return this.#child.pid ?? -1;
   }
 
+  get isRunning(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
   /** The first line that holds the words, in the past or to come, as its fields. */
-  async logged(words: string): Promise<Record<string, unknown>> {
+  async logged(words: string | RegExp): Promise<Record<string, unknown>> {
     const { promise, resolve, reject } = Promise.withResolvers<string>();
     const look = () => {
-      const line = this.#lines.find((one) => one.includes(words));
+      const line = this.#lines.find((one) =>
+        typeof words === "string" ? one.includes(words) : words.test(one),
+      );
       if (line !== undefined) resolve(line);
     };
     const ended = () => reject(new Error(`it ended first:\n${this.#lines.join("\n")}`));

@@ -1,12 +1,7 @@
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
-import { EventEmitter, once } from "node:events";
 import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { RoleProcess } from "../health/role-process.ts";
 
 const LEASES_LISTED = /"leases".*"listed"/;
-const MAIN = join(import.meta.dirname, "../../src/main.ts");
 
 export interface ControllerOptions {
   readonly kubeconfig: string;
@@ -16,46 +11,15 @@ export interface ControllerOptions {
 }
 
 /** `s3csi controller` as a provisioner, in a process that may be killed; it dies with its test. */
-export class ControllerProcess implements AsyncDisposable {
-  readonly ended: Promise<unknown>;
-  readonly #child: ChildProcess;
-  readonly #lines: string[] = [];
-  readonly #news = new EventEmitter();
-
+export class ControllerProcess extends RoleProcess {
   constructor({ kubeconfig, env, name }: ControllerOptions) {
     const flags = [`--kubeconfig=${kubeconfig}`, "--reconcile=false", "--log-level=debug"];
-    const program = [process.execPath, MAIN, "controller", ...flags];
-    this.#child = spawn("setpriv", ["--pdeathsig", "KILL", "--", ...program], {
-      env: { PATH: process.env["PATH"], ...env, POD_NAME: name, POD_NAMESPACE: "default" },
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    this.ended = once(this.#child, "exit");
-    const { stdout } = this.#child;
-    if (stdout !== null) {
-      createInterface({ input: stdout }).on("line", (line) => {
-        this.#lines.push(line);
-        this.#news.emit("line");
-      });
-    }
-  }
-
-  get isRunning(): boolean {
-    return this.#child.exitCode === null && this.#child.signalCode === null;
+    super(["controller", ...flags], { ...env, POD_NAME: name, POD_NAMESPACE: "default" });
   }
 
   /** It follows the Lease: from now on it can take over. */
-  async standingBy(signal: AbortSignal): Promise<void> {
-    while (!this.#lines.some((line) => LEASES_LISTED.test(line)))
-      await once(this.#news, "line", { signal });
-  }
-
-  kill(): void {
-    this.#child.kill("SIGKILL");
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.kill();
-    await this.ended;
+  async standingBy(): Promise<void> {
+    await this.logged(LEASES_LISTED);
   }
 }
 

@@ -67,7 +67,7 @@ test(
   { timeout: 120_000 },
   async () => {
     await using world = await start();
-    const { users, state, first, signal } = world;
+    const { users, state, first } = world;
     const answers = Promise.withResolvers<void>();
     await users.claim("before", "plain");
     await users.bound("before");
@@ -78,7 +78,7 @@ test(
     assert.equal((await users.buckets()).length, 2);
     state.isCut = true;
     const second = world.startSecond();
-    await second.standingBy(signal);
+    await second.standingBy();
     await users.deleteClaim("dropped");
     await Promise.all([users.bound("kept"), users.claimGone("dropped")]);
     answers.resolve(); // too late: whoever asked leads no more

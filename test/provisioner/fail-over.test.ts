@@ -30,9 +30,8 @@ test("the leader is killed: the other provisions within 20 s", { timeout: 90_000
   await users.bound("before");
   await using second = new ControllerProcess({ kubeconfig, env, name: "second" });
   await using third = new ControllerProcess({ kubeconfig, env, name: "third" });
-  for (const standby of [second, third]) await standby.standingBy(stop.signal);
-  first.kill();
-  await first.ended;
+  for (const standby of [second, third]) await standby.standingBy();
+  await first.end("SIGKILL");
   const killedMs = performance.now();
   await users.claim("after", "plain");
   await users.bound("after");

@@ -71,7 +71,7 @@ function strikes({ method, path }: Passing, when: When): boolean {
   if (armed?.when !== when || !armed.call.test(`${method} ${path}`)) return false;
   if (armed.skip-- > 0) return false;
   armed = undefined;
-  running.kill();
+  void running.end("SIGKILL");
   return true;
 }
 

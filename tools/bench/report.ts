@@ -1,4 +1,5 @@
 import { cpus, release, totalmem } from "node:os";
+import { markdownTable } from "../../src/base/markdown-table.ts";
 import { VERSION } from "../../src/base/version.ts";
 import type { Figures } from "./part.ts";
 
@@ -58,4 +59,10 @@ export function machineRows(report: Figures): string[][] {
     ["s3csi", `${said("s3csi_version")} on Node ${said("node_version")}`],
     ["Date", said("date").slice(0, 10)],
   ];
+}
+
+/** How every page begins: what it is about, the machine, and whether the aims are met. */
+export function pageHead(about: readonly string[], report: Figures, aims: string): string[] {
+  const machine = markdownTable(["Machine", ""], machineRows(report));
+  return [...about, "", ...machine, "", "## Aims", "", aims];
 }

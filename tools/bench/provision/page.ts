@@ -2,7 +2,7 @@ import { markdownTable } from "../../../src/base/markdown-table.ts";
 import { tableOfAims } from "../aim.ts";
 import type { Aim } from "../aim.ts";
 import type { Figures } from "../part.ts";
-import { machineRows, shortOf } from "../report.ts";
+import { pageHead, shortOf } from "../report.ts";
 
 const AIMS: readonly Aim[] = [
   { title: "50 claims bound", figure: "bind_50_s", unit: "s", atMost: 2 },
@@ -33,19 +33,16 @@ export function pagesOf(report: Figures): Record<string, string> {
     `${shortOf(report[figure] ?? "-")} ${unit}`.trimEnd(),
     `\`${figure}\``,
   ]);
-  const lines = [
+  const about = [
     "# Claims to buckets, and back",
     "",
     "Made by `make bench PART=provision`; not to be edited. A real control plane (API server,",
     "etcd, controller manager) and S3 server on this machine, the controller as a process of its",
     "own with one StorageClass of a bucket for each claim. Claims come and go by the API; times",
     "are those at which a watch told of the change.",
-    "",
-    ...markdownTable(["Machine", ""], machineRows(report)),
-    "",
-    "## Aims",
-    "",
-    aimTable(report),
+  ];
+  const lines = [
+    ...pageHead(about, report, aimTable(report)),
     "## Times",
     "",
     ...markdownTable(["From → to", "Time", "Figure"], rows),

@@ -2,7 +2,7 @@ import { markdownTable } from "../../../src/base/markdown-table.ts";
 import { tableOfAims } from "../aim.ts";
 import type { Aim } from "../aim.ts";
 import type { Figures } from "../part.ts";
-import { machineRows, shortOf } from "../report.ts";
+import { pageHead, shortOf } from "../report.ts";
 
 const AIMS: readonly Aim[] = [
   {
@@ -71,7 +71,7 @@ export function pagesOf(report: Figures): Record<string, string> {
     const unit = figure.endsWith("_s") ? "s" : "ms";
     return [title, `${said(figure)} ${unit}`, `\`${figure}\``];
   });
-  const lines = [
+  const about = [
     "# A bucket in a pod, and out of it",
     "",
     "Made by `make bench PART=publish`; not to be edited. A whole cluster of one node on this",
@@ -79,12 +79,9 @@ export function pagesOf(report: Figures): Record<string, string> {
     "API; times are those at which a watch told of the change, parts come from the node",
     `service's log and from the container runtime. Medians of ${said("rounds")} rounds and of`,
     `${said("shared_publishes")} publishes of volumes that were served already.`,
-    "",
-    ...markdownTable(["Machine", ""], machineRows(report)),
-    "",
-    "## Aims",
-    "",
-    aimTable(report),
+  ];
+  const lines = [
+    ...pageHead(about, report, aimTable(report)),
     "## Times",
     "",
     ...markdownTable(["From → to", "Time", "Figure"], rows),

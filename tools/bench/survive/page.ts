@@ -1,8 +1,7 @@
-import { markdownTable } from "../../../src/base/markdown-table.ts";
 import { tableOfAims } from "../aim.ts";
 import type { Aim } from "../aim.ts";
 import type { Figures } from "../part.ts";
-import { machineRows, shortOf } from "../report.ts";
+import { pageHead, shortOf } from "../report.ts";
 
 const MODES = { resend: "RESEND", slots: "slots alone" } as const;
 
@@ -52,7 +51,7 @@ export function aimTable(figures: Figures): string {
 export function pagesOf(report: Figures): Record<string, string> {
   const said = (name: string) => shortOf(report[name] ?? "-");
   const failures = Object.entries(report).filter(([name]) => name.endsWith("_failure"));
-  const lines = [
+  const about = [
     "# The engine killed again and again",
     "",
     "Made by `make bench PART=survive`; not to be edited. A program reads an object of",
@@ -61,12 +60,9 @@ export function pagesOf(report: Figures): Record<string, string> {
     "1 MiB by each call, while the engine is ended by SIGKILL at random moments of their work.",
     "Once with requests that the kernel sends again (RESEND), once as on kernels that can't: then",
     "what was in flight is known by the request slots alone.",
-    "",
-    ...markdownTable(["Machine", ""], machineRows(report)),
-    "",
-    "## Aims",
-    "",
-    aimTable(report),
+  ];
+  const lines = [
+    ...pageHead(about, report, aimTable(report)),
     ...(failures.length === 0 ? [] : ["## Failures", ""]),
     ...failures.map(([name, value]) => `- \`${name}\`: \`${String(value).replaceAll("`", "'")}\``),
     "## What is what",

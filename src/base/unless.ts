@@ -1,4 +1,4 @@
-import { Failure } from "../base/failure.ts";
+import { Failure } from "./failure.ts";
 
 /** A Failure of this kind says that the work is done already. */
 export async function unless(done: Failure["kind"], work: Promise<unknown>): Promise<void> {
