@@ -76,8 +76,10 @@ async function start(
   bucket: string,
   options: Parameters<typeof staticVolume>[2] = {},
 ): Promise<void> {
-  const volume = staticVolume(name, bucket, options);
-  await it.cluster.apply(...volume, workloadPod(name, name, BUSYBOX_IMAGE));
+  await it.cluster.apply(...staticVolume(name, bucket, options));
+  // A claim that Kubernetes sees before its volume is bound 15 s later: not the driver's time.
+  await it.watch.untilBound(name);
+  await it.cluster.apply(workloadPod(name, name, BUSYBOX_IMAGE));
 }
 
 async function healed(name: string): Promise<void> {

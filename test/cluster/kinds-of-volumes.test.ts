@@ -44,7 +44,7 @@ test("with a volume's own keys it is the tenant who writes, and nobody else's bu
   assert.equal(await objectOf(tenant, OWN_BUCKET, "tenant.txt"), "tenant\n");
   const volume = staticVolume("greedy", BUCKET, { secret: "tenant-keys" });
   await it.cluster.apply(...volume, workloadPod("greedy", "greedy", BUSYBOX_IMAGE));
-  await it.watch.untilTold("greedy", /kinds.*(denied|AccessDenied)|denied.*kinds/i, 15_000);
+  await it.watch.untilTold("greedy", /kinds.*(denied|AccessDenied)|denied.*kinds/i);
   await removePods(it, "own-keys", "greedy");
 });
 

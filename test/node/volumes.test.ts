@@ -103,9 +103,14 @@ describe("publish and unpublish on a node", () => {
     await assert.rejects(fs.writeFile(join(two.target.path, "x"), ""), { code: "EROFS" });
 
     view.set(); // nothing to wait for: it would never come
-    const startedMs = performance.now();
-    await volumes.publish(one, AbortSignal.timeout(100));
-    assert(performance.now() - startedMs < 100);
+    const tookMs: number[] = [];
+    for (let round = 0; round < 5; round++) {
+      const startedMs = performance.now();
+      await volumes.publish(one, soon());
+      tookMs.push(performance.now() - startedMs);
+    }
+    // Any one of them may wait for a processor that is busy elsewhere.
+    assert(Math.min(...tookMs) < 100, `republishing took ${tookMs.join(", ")} ms`);
     view.set({ ...pod.pod, needsUnmount: true });
 
     for (const { target } of [one, two, one]) await volumes.unpublish(target); // once too often

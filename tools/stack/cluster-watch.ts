@@ -86,14 +86,19 @@ export class ClusterWatch implements AsyncDisposable {
 
   /** The first event about a pod whose words match, past or to come. */
   async untilTold(pod: string, words: RegExp, withinMs = WITHIN_MS): Promise<string> {
-    let found = "";
-    const told = () => {
+    const notes = () => {
       const about = [...this.events.values()].filter(({ regarding }) => regarding?.name === pod);
-      found = about.map(({ note = "" }) => note).find((note) => words.test(note)) ?? "";
-      return found !== "";
+      return about.map(({ note = "" }) => note);
     };
-    await this.until(this.events, `an event of ${pod} says ${words}`, told, withinMs);
-    return found;
+    const told = () => notes().some((note) => words.test(note));
+    const what = `an event of ${pod} says ${words}`;
+    await this.until(this.events, what, told, withinMs).catch((error: unknown) => {
+      throw new Error(
+        `waited ${withinMs} ms in vain until ${what}; they say:\n  ${notes().join("\n  ")}`,
+        { cause: error },
+      );
+    });
+    return notes().find((note) => words.test(note)) ?? "";
   }
 
   /** Looks after each change of a list; says in words what did not come. */
