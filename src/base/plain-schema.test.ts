@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readConfig } from "./flags.ts";
-import { absolutePath, oneOf } from "./plain-schema.ts";
+import { absolutePath, absolutePathIfAny, oneOf } from "./plain-schema.ts";
 
 const FLAGS = {
   dir: { schema: absolutePath("/there"), placeholder: "DIR", help: "where" },
@@ -19,4 +19,11 @@ test("and names what is wrong, with what would be right", () => {
   const wrong = () => readConfig(FLAGS, argv, {});
   assert.throws(wrong, /--dir \(S3CSI_DIR\): "here": a path that starts with \/ is right/);
   assert.throws(wrong, /--size \(S3CSI_SIZE\): "huge": one of small, large is right/);
+});
+
+test("a path that need not be there is right or absent", () => {
+  const flags = { file: { schema: absolutePathIfAny(), placeholder: "FILE", help: "which" } };
+  assert.deepEqual({ ...readConfig(flags, [], {}) }, { file: undefined });
+  assert.deepEqual({ ...readConfig(flags, ["--file=/a"], {}) }, { file: "/a" });
+  assert.throws(() => readConfig(flags, ["--file=a"], {}), /"a": a path that starts with \//);
 });

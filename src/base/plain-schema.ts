@@ -21,6 +21,14 @@ export function absolutePath(standard: string): Schema<string> {
   });
 }
 
+/** The same, where nothing is right too. */
+export function absolutePathIfAny(): Schema<string | undefined> {
+  return schemaOf((value) => {
+    if (value === undefined) return right(undefined);
+    return absolutePath("/").safeParse(value);
+  });
+}
+
 function schemaOf<T>(safeParse: (value: unknown) => Verdict<T>): Schema<T> {
   return { safeParse };
 }

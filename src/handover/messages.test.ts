@@ -53,7 +53,9 @@ test("a line that is too long is refused, with or without an end", () => {
 });
 
 test("what is encoded is decoded to the same", () => {
-  for (const request of [MOUNT, { ...MOUNT, credentials: null }, { do: "finish" }] as const) {
+  const foreign = { ...MOUNT, engine: "mount-s3" } as const;
+  const unsigned = { ...MOUNT, credentials: null };
+  for (const request of [MOUNT, foreign, unsigned, { do: "finish" }] as const) {
     assert.deepEqual(decodeLine(HandoverRequest, encodeLine(request).toString()), request);
   }
 });
@@ -70,6 +72,7 @@ const wrong: [name: string, value: unknown][] = [
   ["an unknown verb", { do: "format" }],
   ["a field too many", { ...MOUNT, extra: 1 }],
   ["a bucket that is none", { ...MOUNT, bucket: "" }],
+  ["an engine that is none", { ...MOUNT, engine: "s3fs" }],
   ["an argument with a NUL", { ...MOUNT, args: ["a\0b"] }],
   ["a variable that steers Node", { ...MOUNT, env: { NODE_OPTIONS: "--require=/comm/evil.js" } }],
   ["a variable that steers the loader", { ...MOUNT, env: { LD_PRELOAD: "/comm/evil.so" } }],

@@ -26,12 +26,14 @@ export type Credentials = z.infer<typeof Credentials>;
 /** What a Mountpoint Pod serves, for as many engines and pods as it takes. */
 export const MountSpec = z.strictObject({
   bucket: Word.check(z.minLength(1)),
-  /** Options of `s3csi mount`, one word each: whatever is no option is refused by the engine. */
+  /** Options of the engine, one word each: whatever is no option is refused by the engine. */
   args: z.array(Word),
   /** Settings of the engine alone: nothing here may change how its process is started. */
   env: z.record(z.string().check(z.regex(/^AWS_[A-Z_]+$/)), Word),
-  /** Over the socket only: no file, no environment, no pod spec ever holds them. */
+  /** Over the socket only: no environment, no pod spec ever holds them, and no file on a disk. */
   credentials: z.nullable(Credentials),
+  /** Absent for our own, which mounters of releases before this word serve too. */
+  engine: z.optional(z.literal("mount-s3")),
 });
 export type MountSpec = z.infer<typeof MountSpec>;
 
@@ -44,7 +46,10 @@ export const HandoverRequest = z.discriminatedUnion("do", [
   }),
   /** Other keys for the same mount: from now on, without a pause. */
   z.strictObject({ do: z.literal("rekey"), credentials: z.nullable(Credentials) }),
-  /** What is served here? It comes with a socket, into which copies of the descriptors go. */
+  /**
+   * What is served here? It comes with a socket, into which copies of the descriptors go; of
+   * mount-s3's there are none.
+   */
   z.strictObject({ do: z.literal("share") }),
   /** Complete what was acknowledged, then end: unmounting alone does not end a connection. */
   z.strictObject({ do: z.literal("finish") }),

@@ -111,7 +111,8 @@ export class MounterLink implements Disposable {
       const answer = await asked.finally(() => closeSync(theirs));
       if (answer.did !== "shared") throw unexpected(answer, "the mounter did not share its mount");
       if (answer.mount === null) return undefined;
-      return { spec: answer.mount, fds: receiveShared(mine) };
+      const spec = answer.mount;
+      return { spec, fds: spec.engine === undefined ? receiveShared(mine) : [] };
     } finally {
       closeSync(mine);
     }

@@ -15,10 +15,16 @@ import { closeAll, listOf, MOUNT_FDS, mountFdsOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 import { sendWithFds } from "../sys/unix-socket.ts";
 import { Supervisor } from "../supervisor/supervisor.ts";
+import { MountS3 } from "./mount-s3.ts";
+import type { MountS3Settings } from "./mount-s3.ts";
+
+/** Our engines, one after the other, or the one mount-s3. */
+type Keeper = Pick<Supervisor, "ready" | "ended" | "rekey" | "finish" | "kill" | "replaceEngine">;
 
 interface Served {
   readonly spec: MountSpec;
-  readonly fds: MountFds;
+  /** Undefined: they were given away, and nobody here keeps a copy. */
+  readonly fds: MountFds | undefined;
   /** Others have served it before. */
   readonly resume: boolean;
 }
@@ -31,14 +37,17 @@ export class Mounter {
   readonly #log: Log;
   readonly #over = Promise.withResolvers<number>();
   readonly #server: HandoverServer;
-  #supervisor: Supervisor | undefined;
-  /** What the supervisor serves: the node service may ask for it, to keep it too. */
+  readonly #mountS3: MountS3Settings | undefined;
+  #keeper: Keeper | undefined;
+  /** What the keeper serves: the node service may ask for it, to keep it too. */
   #served: Served | undefined;
   #serving = false;
   #leaving = false;
 
-  constructor(log: Log) {
+  /** With `mountS3` that program serves, and nothing else does. */
+  constructor(log: Log, mountS3?: MountS3Settings) {
     this.#log = log;
+    this.#mountS3 = mountS3;
     this.#server = new HandoverServer((...a) => this.#handle(...a), log);
   }
 
@@ -53,13 +62,13 @@ export class Mounter {
    */
   terminate(): void {
     this.#leaving = true;
-    if (this.#supervisor === undefined) this.#end(0);
+    if (this.#keeper === undefined) this.#end(0);
     else this.#log.info("told to end: staying until the mount is let go");
   }
 
   /** The program may be another one by now: an upgrade of a mount that stays. */
   replaceEngine(): void {
-    this.#supervisor?.replaceEngine();
+    this.#keeper?.replaceEngine();
   }
 
   async #handle(request: HandoverRequest, fds: readonly number[]): Promise<HandoverAnswer> {
@@ -80,19 +89,48 @@ export class Mounter {
   }
 
   async #mount(request: MountRequest, fds: readonly number[]): Promise<HandoverAnswer> {
-    const given = mountFdsOf(fds);
-    if (given === undefined) {
-      closeAll(fds);
-      throw new Failure("invalid", `${fds.length} descriptors came, not ${MOUNT_FDS.join(", ")}`);
-    }
-    if (this.#supervisor !== undefined) {
-      closeAll(fds);
-      throw new Failure("busy", "this pod serves a mount already");
-    }
     const { do: _do, resume, ...spec } = request;
-    this.#supervisor = this.#supervise(spec, resume, given);
-    await this.#started(this.#supervisor);
+    let keeper: Keeper;
+    try {
+      if (this.#keeper !== undefined) throw new Failure("busy", "this pod serves a mount already");
+      keeper = this.#keep(spec, resume, fds);
+    } catch (error) {
+      closeAll(fds);
+      throw error;
+    }
+    this.#keeper = keeper;
+    await this.#started(keeper);
     return { did: "ready" };
+  }
+
+  #keep(spec: MountSpec, resume: boolean, fds: readonly number[]): Keeper {
+    if (this.#mountS3 !== undefined) return this.#giveAway(this.#mountS3, spec, resume, fds);
+    if (spec.engine !== undefined) {
+      throw new Failure("invalid", `this pod serves by its own engine, not by ${spec.engine}`);
+    }
+    const given = mountFdsOf(fds);
+    if (given !== undefined) return this.#supervise(spec, resume, given);
+    throw new Failure("invalid", `${fds.length} descriptors came, not ${MOUNT_FDS.join(", ")}`);
+  }
+
+  #giveAway(
+    settings: MountS3Settings,
+    spec: MountSpec,
+    resume: boolean,
+    fds: readonly number[],
+  ): Keeper {
+    if (spec.engine !== "mount-s3" || resume) {
+      const wanted = resume ? "goes on with no mount of another" : "is not what was asked for";
+      throw new Failure("invalid", `this pod serves by mount-s3, which ${wanted}`);
+    }
+    const [fuseFd] = fds;
+    if (fuseFd === undefined || fds.length > 1) {
+      throw new Failure("invalid", `${fds.length} descriptors came, not fuse alone`);
+    }
+    const onDeath = (cause: string) => this.#server.tell({ note: "given-up", cause });
+    const keeper = new MountS3(spec, fuseFd, { ...settings, log: this.#log, onDeath });
+    this.#served = { spec, fds: undefined, resume };
+    return keeper;
   }
 
   #supervise(spec: MountSpec, resume: boolean, fds: MountFds): Supervisor {
@@ -118,35 +156,36 @@ export class Mounter {
         throw new Failure("invalid", `${fds.length} descriptors came, not one socket`);
       }
       if (this.#served === undefined || !this.#mayOwe) return { did: "shared", mount: null };
-      sendWithFds(socket, Buffer.from(" "), listOf(this.#served.fds));
-      return { did: "shared", mount: this.#served.spec };
+      const { spec, fds: kept } = this.#served;
+      if (kept !== undefined) sendWithFds(socket, Buffer.from(" "), listOf(kept));
+      return { did: "shared", mount: spec };
     } finally {
       closeAll(fds);
     }
   }
 
   #rekey(credentials: Credentials | null): HandoverAnswer {
-    if (this.#supervisor === undefined || this.#served === undefined) {
+    if (this.#keeper === undefined || this.#served === undefined) {
       throw new Failure("absent", "this pod serves no mount");
     }
+    this.#keeper.rekey(credentials);
     this.#served = { ...this.#served, spec: { ...this.#served.spec, credentials } };
-    this.#supervisor.rekey(credentials);
     return { did: "rekeyed" };
   }
 
   /** A first start that failed leaves the pod as it was, so that the next try can succeed. */
-  async #started(supervisor: Supervisor): Promise<void> {
+  async #started(keeper: Keeper): Promise<void> {
     try {
-      await supervisor.ready;
+      await keeper.ready;
     } catch (error) {
-      await supervisor.ended;
-      this.#supervisor = undefined;
+      await keeper.ended;
+      this.#keeper = undefined;
       this.#served = undefined;
       if (this.#leaving) this.#end(0);
       throw error;
     }
     this.#serving = true;
-    void supervisor.ended.then((code) => {
+    void keeper.ended.then((code) => {
       this.#log.info({ code }, "the mount ended");
       this.#end(code);
     });
@@ -161,12 +200,12 @@ export class Mounter {
 
   /** An engine that never served has acknowledged nothing: there is nothing to wait for. */
   async #stopped(): Promise<number> {
-    const supervisor = this.#supervisor;
-    if (supervisor === undefined) return 0;
+    const keeper = this.#keeper;
+    if (keeper === undefined) return 0;
     const mayOwe = this.#mayOwe;
-    if (mayOwe) supervisor.finish();
-    else supervisor.kill();
-    const code = await supervisor.ended;
+    if (mayOwe) keeper.finish();
+    else keeper.kill();
+    const code = await keeper.ended;
     return mayOwe ? code : 0;
   }
 

@@ -27,6 +27,11 @@ export function poll(wanted: readonly PollFd[], timeoutMs: number): Promise<bool
   return promise;
 }
 
+/** The same at once, without a wait and without a thread. */
+export function hasEvent({ fd, events }: PollFd): boolean {
+  return cPoll([{ fd, events, revents: 0 }], 1, 0) > 0;
+}
+
 interface AsyncPoll {
   async(
     fds: object[],

@@ -38,6 +38,11 @@ export class ProcessHandle implements Disposable {
       if (error instanceof SystemError && error.code === "ESRCH") return true;
       throw error;
     }
+    return this.hasEnded(withinMs);
+  }
+
+  /** Waits for its end so long. */
+  async hasEnded(withinMs: number): Promise<boolean> {
     const endMs = performance.now() + withinMs;
     for (;;) {
       const leftMs = Math.ceil(endMs - performance.now());
