@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createLineLog } from "../base/line-log.ts";
 import { AttachmentStatusWriter } from "./attachment-status.ts";
 import type { AttachmentStatusOptions } from "./attachment-status.ts";
-import type { MountNews } from "./held-mount.ts";
+import type { MountNews } from "./kept-mount.ts";
 
 const log = createLineLog("error", {});
 

@@ -4,7 +4,8 @@ import type { Log } from "../base/log.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ATTACHMENTS } from "../volume/attachment.ts";
 import type { MountpointPodStatus } from "../volume/attachment.ts";
-import type { MountNews } from "./held-mount.ts";
+import { engineOf } from "../volume/engine.ts";
+import type { MountNews } from "./kept-mount.ts";
 
 export interface AttachmentStatusOptions {
   readonly client: Pick<KubeClient, "patchStatus">;
@@ -30,7 +31,8 @@ export class AttachmentStatusWriter {
   /** Best effort: it never fails its cause. */
   news({ pod, cause, recoveries }: MountNews): void {
     const { engineVersion } = this.#options;
-    const status = { engineVersion, restartsSurvived: recoveries, lastError: cause };
+    const version = engineOf(pod.mountId) === "s3csi" ? { engineVersion } : {}; // else it is its own
+    const status = { ...version, restartsSurvived: recoveries, lastError: cause };
     const turn = this.#pending.get(pod.attachment);
     const pods = { ...turn, [pod.name]: status };
     this.#pending.set(pod.attachment, pods);

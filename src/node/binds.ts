@@ -1,5 +1,5 @@
 import { readMounts } from "../sys/mount-info.ts";
-import type { Source } from "./held-mount.ts";
+import type { Source } from "./kept-mount.ts";
 
 /** With hostPID this is the host's first process: its mounts are what other pods may hold. */
 const HOST_PID = 1;

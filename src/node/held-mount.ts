@@ -10,13 +10,8 @@ import type { FuseConnection } from "../sys/fuse-connection.ts";
 import { closeMountFds, listOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 import type { MountpointPod } from "./cluster-view.ts";
+import type { KeptMount, MountNews, MountState, Server, Source } from "./kept-mount.ts";
 import type { Patience } from "./patience.ts";
-
-/** A mounted source directory, as mountinfo shows it. */
-export interface Source {
-  readonly dir: string;
-  readonly device: string;
-}
 
 /** What a mount is, whoever serves it. */
 export interface HeldParts {
@@ -24,29 +19,6 @@ export interface HeldParts {
   readonly source: Source;
   readonly fds: MountFds;
   readonly connection: FuseConnection | undefined;
-}
-
-/** How a mount is served, for whoever asks. */
-export type MountState =
-  | { readonly is: "served"; readonly recoveries: number }
-  | { readonly is: "waiting"; readonly sinceMs: number; readonly cause: string }
-  | { readonly is: "given up"; readonly cause: string };
-
-export interface MountNews {
-  readonly what: "recovered" | "handed over" | "given up";
-  readonly mountId: string;
-  readonly source: Source;
-  readonly pod: MountpointPod;
-  readonly cause: string;
-  readonly pauseMs: number;
-  /** How often it was, in the life of this node service. */
-  readonly recoveries: number;
-}
-
-/** Who serves a mount: a pod, and the way to its mounter. */
-export interface Server {
-  readonly pod: MountpointPod;
-  readonly link: MounterLink;
 }
 
 /** What a held mount needs of the world around it. */
@@ -57,7 +29,7 @@ export interface Surroundings {
   untilSuccessor(mount: HeldMount, signal: AbortSignal): Promise<void>;
   isMounted(source: Source): boolean;
   onNews(news: MountNews): void;
-  onEnd(mount: HeldMount): void;
+  onEnd(mount: KeptMount): void;
   readonly patience: Patience;
   readonly log: Log;
 }
@@ -73,7 +45,7 @@ const PAUSE_MAX_MS = 5_000;
  * A mount of which this process holds copies of the descriptors, so that it outlives the container
  * that serves it: when that has ended, or another is to take its place, it is handed on.
  */
-export class HeldMount {
+export class HeldMount implements KeptMount {
   readonly mountId: string;
   readonly source: Source;
   readonly #parts: HeldParts;

@@ -1,6 +1,8 @@
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { Credentials, MountSpec } from "../handover/messages.ts";
+import { refuseOptionsOfOurs } from "../volume/engine.ts";
+import type { Engine } from "../volume/engine.ts";
 import type { MountPlan } from "../volume/mount-options.ts";
 import { credentialsFor } from "./driver-credentials.ts";
 import type { PublishRequest } from "./publish-request.ts";
@@ -16,8 +18,10 @@ export function mountSpecFor(
   request: PublishRequest,
   plan: MountPlan,
   { env, userAgent }: DriverSettings,
+  engine: Engine = "s3csi",
 ): MountSpec {
   const { context } = request;
+  if (engine === "mount-s3") refuseOptionsOfOurs(plan.args);
   const args = [...plan.args, `--user-agent-prefix=${userAgent}`];
   const setUnlessChosen = (option: string, value: string | undefined) => {
     const chosen = plan.args.some((arg) => arg.startsWith(`${option}=`));
@@ -27,7 +31,8 @@ export function mountSpecFor(
   setUnlessChosen("--region", context.region ?? env["AWS_REGION"]);
   if (context.prefix !== "") args.push(prefixArg(context.prefix, plan));
   const credentials = keysFor(request, plan, env);
-  return { bucket: context.bucketName, args, env: plan.env, credentials };
+  const spec = { bucket: context.bucketName, args, env: plan.env, credentials };
+  return engine === "mount-s3" ? { ...spec, engine } : spec;
 }
 
 /** Null: requests are not signed. */

@@ -1,7 +1,7 @@
 import type { EventText, EventWriter } from "../kube/event-writer.ts";
 import { boundWorkloads } from "./binds.ts";
 import type { ClusterView, NodePod } from "./cluster-view.ts";
-import type { MountNews } from "./held-mount.ts";
+import type { MountNews } from "./kept-mount.ts";
 
 export interface NodeEventsOptions {
   readonly view: Pick<ClusterView, "pod">;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { untilFound } from "../base/until-found.ts";
-import type { Source } from "./held-mount.ts";
+import type { Source } from "./kept-mount.ts";
 
 const GIVE_UP_AFTER_MS = 600_000;
 const GIVE_UP_LEAVING_AFTER_MS = 60_000;

@@ -3,7 +3,7 @@ import type { Log } from "../base/log.ts";
 import { FuseConnection } from "../sys/fuse-connection.ts";
 import { unmount } from "../sys/fuse-mount.ts";
 import { SystemError } from "../sys/libc.ts";
-import type { Source } from "./held-mount.ts";
+import type { Source } from "./kept-mount.ts";
 
 /** At once where nobody uses it; else it ends with the last who does. */
 export function unmountSource(dir: string): void {

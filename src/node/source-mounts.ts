@@ -6,15 +6,17 @@ import type { Credentials, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import type { FuseConnection } from "../sys/fuse-connection.ts";
 import { FUSE_FILESYSTEM_TYPE, mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
-import { closeAll, closeMountFds, createMountMemory, listOf } from "../sys/mount-fds.ts";
-import type { MountFds } from "../sys/mount-fds.ts";
+import { closeAll, createMountMemory, listOf, mountFdsOf } from "../sys/mount-fds.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
+import { canResume } from "../volume/engine.ts";
 import { isBound } from "./binds.ts";
 import type { MountpointPod } from "./cluster-view.ts";
+import { GivenMount } from "./given-mount.ts";
 import { HeldMount } from "./held-mount.ts";
-import type { MountState, Server, Source, Surroundings } from "./held-mount.ts";
+import type { Surroundings } from "./held-mount.ts";
+import type { KeptMount, MountState, Server, Source } from "./kept-mount.ts";
 import { mounterIfThere, untilMounter } from "./mounter-socket.ts";
 import { checkReturned } from "./returned-mount.ts";
 import { connectionOf, removeDirectory, unmountSource } from "./source-directory.ts";
@@ -43,7 +45,7 @@ export class SourceMounts implements Disposable {
   readonly #options: SourceMountsOptions;
   /** Being made or being taken down: each mount does one thing at a time. */
   readonly #queue = new KeyedQueue();
-  readonly #held = new Map<string, HeldMount>();
+  readonly #held = new Map<string, KeptMount>();
   readonly #around: Surroundings;
 
   constructor(options: SourceMountsOptions) {
@@ -205,31 +207,38 @@ export class SourceMounts implements Disposable {
     const dir = this.#dirOf(pod.mountId);
     await using rollback = new AsyncDisposableStack();
     rollback.use(link);
-    const fds = { fuse: openFuseDevice(), ...createMountMemory() };
-    rollback.defer(() => closeMountFds(fds));
+    const fuse = openFuseDevice();
+    const fds = canResume(pod.mountId) ? listOf({ fuse, ...createMountMemory() }) : [fuse];
+    rollback.defer(() => closeAll(fds));
     mkdirSync(dir, { recursive: true });
     rollback.defer(() => removeDirectory(dir));
-    mountFuse(fds.fuse, dir, { readOnly, source: `s3csi:${spec.bucket}` });
+    mountFuse(fuse, dir, { readOnly, source: `s3csi:${spec.bucket}` });
     rollback.defer(() => unmount(dir, { detach: true }));
     const source = this.#find(pod.mountId);
     if (source === undefined) throw new Failure("remote", `${dir} is not mounted after mount(2)`);
     raiseReadAhead(source.device, READ_AHEAD_KIB);
-    await link.mount(spec, listOf(fds), { resume: false }, signal);
+    await link.mount(spec, fds, { resume: false }, signal);
     rollback.move();
     this.#hold(source, fds, spec, { pod, link });
     return source;
   }
 
-  #hold(source: Source, fds: MountFds, spec: MountSpec, server: Server): HeldMount {
+  /** All of the descriptors are kept, or none where nobody could go on with them. */
+  #hold(source: Source, fds: readonly number[], spec: MountSpec, server: Server): KeptMount {
     const { mountId } = server.pod;
-    const parts = { mountId, source, fds, connection: connectionOf(source, this.#options.log) };
-    const held = new HeldMount(parts, spec, server, this.#around);
+    const parts = { mountId, source, connection: connectionOf(source, this.#options.log) };
+    const all = canResume(mountId) ? mountFdsOf(fds) : undefined;
+    if (all === undefined) closeAll(fds);
+    const held =
+      all === undefined
+        ? new GivenMount(parts, spec.credentials, server, this.#around)
+        : new HeldMount({ ...parts, fds: all }, spec, server, this.#around);
     this.#held.set(mountId, held);
     return held;
   }
 
   /** Asks a mounter for copies of what it serves. Undefined: it serves nothing. */
-  async #adopt(pod: MountpointPod): Promise<HeldMount | undefined> {
+  async #adopt(pod: MountpointPod): Promise<KeptMount | undefined> {
     const link = mounterIfThere(this.#options.kubeletPath, pod.uid);
     if (link === undefined) return undefined;
     await using rollback = new AsyncDisposableStack();
@@ -241,14 +250,15 @@ export class SourceMounts implements Disposable {
       closeAll(shared.fds);
       return undefined;
     }
-    const fds = checkReturned(shared.fds, source.device);
+    const { fds } = shared;
+    if (canResume(pod.mountId)) checkReturned(fds, source.device);
     rollback.move();
     this.#options.log.info({ mount: pod.mountId, mountpoint: pod.name }, "mount held again");
     return this.#hold(source, fds, shared.spec, { pod, link });
   }
 
   /** A mount that nobody serves is no mount: it was half made, or has lost its engine for good. */
-  async #adoptOrClear(pod: MountpointPod): Promise<HeldMount | undefined> {
+  async #adoptOrClear(pod: MountpointPod): Promise<KeptMount | undefined> {
     const source = this.#find(pod.mountId);
     if (source === undefined) return undefined;
     for (const one of this.#options.view.pods()) {
@@ -278,7 +288,7 @@ export class SourceMounts implements Disposable {
     }
   }
 
-  #heldAt(device: string): HeldMount | undefined {
+  #heldAt(device: string): KeptMount | undefined {
     return this.#held.values().find(({ source }) => source.device === device);
   }
 

@@ -1,7 +1,8 @@
 import { untilFound } from "../base/until-found.ts";
 import { isOver } from "./cluster-view.ts";
 import type { ClusterView, MountpointPod } from "./cluster-view.ts";
-import type { HeldMount, Server } from "./held-mount.ts";
+import type { HeldMount } from "./held-mount.ts";
+import type { Server } from "./kept-mount.ts";
 import { untilMounter } from "./mounter-socket.ts";
 
 type View = Pick<ClusterView, "pods" | "onMountpointPodChange">;

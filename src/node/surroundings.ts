@@ -2,7 +2,8 @@ import type { Log } from "../base/log.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import { boundWorkloads } from "./binds.ts";
 import type { ClusterView } from "./cluster-view.ts";
-import type { HeldMount, MountNews, Surroundings } from "./held-mount.ts";
+import type { Surroundings } from "./held-mount.ts";
+import type { KeptMount, MountNews } from "./kept-mount.ts";
 import { Patience } from "./patience.ts";
 import { untilNextMounter, untilSuccessor } from "./successor.ts";
 
@@ -18,7 +19,7 @@ export interface SurroundingsOptions {
 /** The node and the cluster, as a mount that is held sees them. */
 export function surroundingsOf(
   options: SurroundingsOptions,
-  onEnd: (mount: HeldMount) => void,
+  onEnd: (mount: KeptMount) => void,
 ): Surroundings {
   const { kubeletPath, view, log, giveUpAfterMs, giveUpLeavingAfterMs } = options;
   return {

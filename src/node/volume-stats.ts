@@ -1,7 +1,7 @@
 import { Failure } from "../base/failure.ts";
 import { FUSE_FILESYSTEM_TYPE } from "../sys/fuse-mount.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
-import type { MountState } from "./held-mount.ts";
+import type { MountState } from "./kept-mount.ts";
 
 export interface VolumeCondition {
   readonly abnormal: boolean;

@@ -8,12 +8,13 @@ import { bindMount } from "../sys/bind-mount.ts";
 import { FUSE_FILESYSTEM_TYPE, unmount } from "../sys/fuse-mount.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
+import { canResume, engineOf } from "../volume/engine.ts";
 import { planMount } from "../volume/mount-options.ts";
 import type { MountPolicy } from "../volume/mount-options.ts";
 import { isOver } from "./cluster-view.ts";
 import type { Assignment, Claimant, ClusterView, MountpointPod } from "./cluster-view.ts";
 import { secretWarnings } from "./driver-credentials.ts";
-import type { Source } from "./held-mount.ts";
+import type { Source } from "./kept-mount.ts";
 import { keysFor, mountSpecFor } from "./mount-spec.ts";
 import type { PublishRequest, Target } from "./publish-request.ts";
 import type { SourceMounts, SourceTimes } from "./source-mounts.ts";
@@ -101,7 +102,9 @@ export class Volumes {
     const live = pods.filter((one) => !isOver(one) && !this.#finished.has(one.uid));
     const [last, ...replaced] = live.toSorted(byGenerationDown);
     for (const one of replaced) this.#dismiss(one);
-    if (last !== undefined && !last.needsUnmount) return;
+    // Nobody takes over from one that can't be followed: it leaves as soon as it is free to.
+    const leaves = last !== undefined && isMade && last.leaving && !canResume(mountId);
+    if (last !== undefined && !last.needsUnmount && !leaves) return;
     if (last === undefined && !isMade) return;
     const earlier = this.#settling.get(mountId);
     this.#settling.set(mountId, earlier === undefined ? "under way" : "look again");
@@ -264,7 +267,7 @@ export class Volumes {
       clock.set("mounter_ms", mounterMs);
       clock.set("engine_ms", engineMs);
     };
-    const spec = mountSpecFor(request, plan, this.#options);
+    const spec = mountSpecFor(request, plan, this.#options, engineOf(pod.mountId));
     return this.#options.sources.ensure(pod, spec, plan.readOnly, took, moved);
   }
 }

@@ -239,6 +239,7 @@ describe("a mount outlives the container that serves it", () => {
   // prettier-ignore
   const returned: [mode: string, says: RegExp][] = [
     ["shares nothing",     /0 descriptors came back, not 4/],
+    ["shares as mount-s3", /0 descriptors came back, not 4/],
     ["shares files",       /no FUSE connection/],
     ["shares another",     /connection \d+ came back, not \d+/],
     ["shares too many",    /\d+ descriptors came back, not 4|more descriptors came/],

@@ -46,6 +46,7 @@ const file = () => openSync("/dev/null", "r");
 const memory = () => Object.values(createMountMemory());
 const SHARING: Readonly<Record<string, () => readonly number[]>> = {
   "shares nothing": () => [],
+  "shares as mount-s3": () => [],
   "shares files": () => [file(), file(), file(), file()],
   "shares another": () => [anotherConnection(), ...memory()],
   "shares too many": () => [openFuseDevice(), ...memory(), file()],
@@ -62,7 +63,8 @@ function anotherConnection(): number {
 
 /** Answers as an honest one does, with descriptors of its own choice. */
 function shareWith(fds: () => readonly number[]): void {
-  const mount = { bucket: "b", args: [], env: {}, credentials: null };
+  const spec = { bucket: "b", args: [], env: {}, credentials: null };
+  const mount = name.endsWith("mount-s3") ? { ...spec, engine: "mount-s3" as const } : spec;
   const handle: Handler = async (_request, [socket = -1]) => {
     const chosen = fds();
     if (chosen.length > 0) sendWithFds(socket, Buffer.from(" "), chosen);

@@ -24,6 +24,8 @@ const CONTAINER = `
   exec setpriv --pdeathsig KILL unshare --pid --fork --kill-child --mount-proc \\
     sh -c 'umount -a -c -l -t fuse.s3csi; exec "$@"' sh "$@"`;
 const PROGRAM = join(import.meta.dirname, "../../src/main.ts");
+/** What Node runs; the directory comes last. */
+export const MOUNTER_WORDS = [PROGRAM, "mounter", "--comm"] as const;
 const START_WITHIN_MS = 10_000;
 
 export interface MounterProcessOptions {
@@ -40,10 +42,7 @@ export class MounterProcess implements AsyncDisposable {
   readonly #owned = new AsyncDisposableStack();
   #output = "";
 
-  constructor(
-    commDir: string,
-    { words = [PROGRAM, "mounter", "--comm"], cgroup = "" }: MounterProcessOptions = {},
-  ) {
+  constructor(commDir: string, { words = MOUNTER_WORDS, cgroup = "" }: MounterProcessOptions = {}) {
     this.commDir = commDir;
     // In a pod it is /comm: a kubelet's whole path is too long for a socket's address.
     const program = [process.execPath, ...words, "/proc/self/cwd"];

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { randomUUID } from "node:crypto";
 import { createLog } from "../../src/base/pino-log.ts";
 import type { MountpointPod } from "../../src/node/cluster-view.ts";
-import type { MountNews } from "../../src/node/held-mount.ts";
+import type { MountNews } from "../../src/node/kept-mount.ts";
 import { SourceMounts } from "../../src/node/source-mounts.ts";
 import type { SourceMountsOptions } from "../../src/node/source-mounts.ts";
 import { readMounts } from "../../src/sys/mount-info.ts";
@@ -140,6 +140,11 @@ export class TestPod implements AsyncDisposable {
 
   runHostile(mode: string): MounterProcess {
     return this.#start([HOSTILE, mode]);
+  }
+
+  /** The same with other words for Node; the directory comes after them. */
+  runWith(words: readonly string[]): MounterProcess {
+    return this.#start(words);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -4,35 +4,13 @@ import { closeSync, mkdirSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import type { PublishRequest } from "../../src/node/publish-request.ts";
-import { Volumes } from "../../src/node/volumes.ts";
-import type { VolumesOptions } from "../../src/node/volumes.ts";
 import { openFuseDevice } from "../../src/sys/fuse-mount.ts";
 import { TestBucket } from "../engine/test-bucket.ts";
-import { TestNode, silentLog } from "./test-node.ts";
+import { TestNode } from "./test-node.ts";
 import type { TestPod } from "./test-node.ts";
+import { publishRequestFor, volumesOn } from "./test-volumes.ts";
 
 const soon = () => AbortSignal.timeout(15_000);
-
-/** A cluster that has assigned every workload to the first Mountpoint Pod, if there is one. */
-function viewOf({ view }: TestNode): VolumesOptions["view"] {
-  const first = async (signal: AbortSignal) => view.pods()[0] ?? never(signal);
-  return {
-    pods: () => view.pods(),
-    async untilAssigned({ volumeId: volumeID, pvName }, signal) {
-      const { name: pod } = await first(signal);
-      const names = { nodeName: "n", persistentVolumeName: pvName, volumeID };
-      const rest = { mountOptions: "", workloadFSGroup: "", mountpointS3PodAttachments: {} };
-      return { attachment: "s3pa-1", spec: { ...names, ...rest }, pod };
-    },
-    untilScheduled: (_name, signal) => first(signal),
-    untilMoved: (_claimant, _pod, signal) => never(signal),
-    async untilLeaving(uid, signal) {
-      if (!view.leaving.has(uid)) await never(signal);
-    },
-    problemOf: async () => "ImagePullBackOff: no such image",
-  };
-}
 
 /** As mount-s3 mounts on a host; dispose to end its process. Whoever asks it anything waits. */
 function mountAsFirstVersion(target: string): Disposable {
@@ -44,12 +22,6 @@ function mountAsFirstVersion(target: string): Disposable {
   return { [Symbol.dispose]: () => closeSync(device) };
 }
 
-function never(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
-}
-
 describe("publish and unpublish on a node", () => {
   let bucket: TestBucket;
   before(async () => {
@@ -58,38 +30,13 @@ describe("publish and unpublish on a node", () => {
   });
   after(() => bucket[Symbol.asyncDispose]());
 
-  function volumesOn(node: TestNode): Volumes {
-    const { endpoint, accessKeyId, secretAccessKey } = bucket.access;
-    const keys = { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
-    const env = { ...keys, AWS_ENDPOINT_URL: endpoint };
-    const { sources } = node;
-    return new Volumes({ view: viewOf(node), sources, env, userAgent: "test", log: silentLog });
-  }
-
-  function requestFor(node: TestNode, workload: string, readOnly = false): PublishRequest {
-    const parent = join(node.kubeletPath, "pods", workload, "volumes/kubernetes.io~csi/pv-1");
-    const target = { path: join(parent, "mount"), podUid: workload, pvName: "pv-1" };
-    mkdirSync(parent, { recursive: true });
-    return {
-      volumeId: "vol-1",
-      target,
-      workloadUid: workload,
-      mountOptions: ["allow-other"],
-      readOnly,
-      context: {
-        bucketName: bucket.name,
-        authenticationSource: "driver",
-        prefix: "",
-        region: undefined,
-      },
-      secrets: {},
-    };
-  }
+  const requestFor = (node: TestNode, workload: string, readOnly = false) =>
+    publishRequestFor(node, bucket, workload, { readOnly });
 
   async function setUp() {
     const node = await TestNode.start();
     const pod: TestPod = node.pod();
-    return { node, pod, view: node.view, volumes: volumesOn(node) };
+    return { node, pod, view: node.view, volumes: volumesOn(node, bucket) };
   }
 
   test("two workloads share a mount, each as it asked; a republish answers at once", async () => {

@@ -1,0 +1,44 @@
+import type { Credentials } from "../handover/messages.ts";
+import type { MounterLink } from "../handover/mounter-link.ts";
+import type { MountpointPod } from "./cluster-view.ts";
+
+/** A mounted source directory, as mountinfo shows it. */
+export interface Source {
+  readonly dir: string;
+  readonly device: string;
+}
+
+/** How a mount is served, for whoever asks. */
+export type MountState =
+  | { readonly is: "served"; readonly recoveries: number }
+  | { readonly is: "waiting"; readonly sinceMs: number; readonly cause: string }
+  | { readonly is: "given up"; readonly cause: string };
+
+export interface MountNews {
+  readonly what: "recovered" | "handed over" | "given up";
+  readonly mountId: string;
+  readonly source: Source;
+  readonly pod: MountpointPod;
+  readonly cause: string;
+  readonly pauseMs: number;
+  /** How often it was, in the life of this node service. */
+  readonly recoveries: number;
+}
+
+/** Who serves a mount: a pod, and the way to its mounter. */
+export interface Server {
+  readonly pod: MountpointPod;
+  readonly link: MounterLink;
+}
+
+/** A mount that is served, as the rest of the node service deals with it. */
+export interface KeptMount {
+  readonly mountId: string;
+  readonly source: Source;
+  readonly pod: MountpointPod;
+  readonly state: MountState;
+  rekey(credentials: Credentials | null): Promise<void>;
+  untilServed(signal: AbortSignal): Promise<void>;
+  finish(signal: AbortSignal): Promise<void>;
+  letGo(): void;
+}
