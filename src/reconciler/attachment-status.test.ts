@@ -68,6 +68,7 @@ function seen(pod: Partial<MountpointPod> | null, stored?: ControllerStatus): Ob
     pods: new Map(pod === null ? [] : [["mp-1", { ...running, ...pod }]]),
     node: UP,
     driverVersion: "1",
+    engine: "s3csi",
     nowMs: Date.parse("2026-01-01T12:00:00Z"),
   };
 }
@@ -79,6 +80,7 @@ const cases: [name: string, pod: Partial<MountpointPod> | null, phase: string, r
   ["all runs",               {},                                                   "Mounted",    "True",  /^$/],
   ["it starts",              { started: false },                                   "Pending",    "False", /^$/],
   ["no room",                { started: false, scheduled: false, unschedulable: ROOM }, "Pending", "False", /mp-1 finds no room on node n1: .*Insufficient memory/],
+  ["one of mount-s3 starts", { started: false, mountId: "mp-1.mount-s3" },         "Pending",    "False", /^$/],
   ["a successor starts",     { started: false, mountId: "mp-0" },                  "Recovering", "False", /^$/],
   ["it ended",               { finished: true },                                   "Recovering", "False", /mp-1 is lost: it has ended/],
   ["it is being deleted",    { terminating: true },                                "Recovering", "False", /it is being deleted/],

@@ -1,4 +1,5 @@
 import type { AttachmentCondition, AttachmentStatus } from "../volume/attachment.ts";
+import { isOwnMount } from "../volume/engine.ts";
 import type { Observed } from "./decide.ts";
 import type { MountpointPod, Workload } from "./facts.ts";
 import { isServing } from "./succession.ts";
@@ -97,7 +98,7 @@ function howLost(pod: MountpointPod | undefined): string {
 
 /** A successor that starts is a mount that comes back. */
 function phaseOf(pod: MountpointPod): ControllerStatus["phase"] {
-  return pod.mountId === pod.name ? "Pending" : "Recovering";
+  return isOwnMount(pod.name, pod.mountId) ? "Pending" : "Recovering";
 }
 
 function unschedulable(name: string, { key }: Observed, pod: MountpointPod): string {

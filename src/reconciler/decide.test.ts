@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Attachments, MountIds } from "../volume/attachment.ts";
+import { mountIdOf } from "../volume/engine.ts";
+import type { Engine } from "../volume/engine.ts";
 import { mountpointPodNameOf } from "../volume/names.ts";
 import { decide } from "./decide.ts";
 import type { Action, Observed } from "./decide.ts";
@@ -42,6 +44,12 @@ const OTHER1 = mountpointPodNameOf("w2", "pv", 1);
 const NEW = mountpointPodNameOf("w3", "pv");
 /** The successor of the first mount when nobody knows any more who its godparent was. */
 const HEIR = mountpointPodNameOf(MP0, "pv", 1);
+/** The mounts of those that mount-s3 serves. */
+const [MS0, MS1, MS2] = [MP0, MP1, MP2].map((name) => mountIdOf(name, "mount-s3")) as [
+  string,
+  string,
+  string,
+];
 const UP: NodeFacts = { name: "n1", ready: true, ending: false };
 const pod = (fields: Partial<MountpointPod> = {}): MountpointPod => ({
   name: MP0,
@@ -81,10 +89,12 @@ interface Scene {
   readonly pods?: MountpointPod[];
   readonly mounts?: MountIds;
   readonly node?: NodeFacts | null;
+  readonly engine?: Engine;
 }
 
 function act(scene: Scene): string[] {
   const { listed, wanting = [], gone = [], leaving = [], pods = [], mounts, node } = scene;
+  const { engine = "s3csi" } = scene;
   const seen: Observed = {
     name: "s3pa-1",
     key,
@@ -97,6 +107,7 @@ function act(scene: Scene): string[] {
     leaving: new Set(leaving),
     pods: new Map(pods.map((one) => [one.name, one])),
     driverVersion: "1",
+    engine,
     nowMs,
   };
   const actions = decide(seen).filter((action) => action.do !== "write-status"); // its own test
@@ -111,6 +122,9 @@ const SHORT: Record<string, string> = {
   [OTHER1]: "other1",
   [HEIR]: "heir",
   [NEW]: "new",
+  [MS0]: "ms0",
+  [MS1]: "ms1",
+  [MS2]: "ms2",
 };
 const shortOf = (name: string) => SHORT[name] ?? "mp?";
 
@@ -185,6 +199,18 @@ const cases: [name: string, scene: Scene, want: string[]][] = [
   ["none on a node that is switched off",      { node: { ...UP, ending: true }, listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true })] }, []],
   ["none on a node that shuts down",           { node: { ...UP, ready: false }, listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true, shutDown: true })] }, []],
   ["but when it is back",                      { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true, shutDown: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
+  ["the other engine: its mount says so",      { engine: "mount-s3", wanting: ["w1"] },                  ["create-pod mp0 for ms0", "create-attachment mp0(ms0):w1"]],
+  ["a crash left the pod: it is used too",     { engine: "mount-s3", wanting: ["w1"], pods: [pod({ mountId: MS0 })] }, ["create-attachment mp0(ms0):w1"]],
+  ["a second joins there too",                 { engine: "mount-s3", listed: { [MP0]: ["w1"] }, wanting: ["w1", "w2"], pods: [pod({ mountId: MS0 })] }, ["update-attachment mp0(ms0):w1+w2"]],
+  ["nobody joins a pod of another engine",     { engine: "mount-s3", listed: { [MP0]: ["w0"] }, wanting: ["w1"], pods: [pod()] }, ["create-pod mp1 for ms1", "update-attachment mp0:w0 mp1(ms1):w1"]],
+  ["nor the other way round",                  { listed: { [MP0]: ["w0"] }, wanting: ["w1"], pods: [pod({ mountId: MS0 })] }, ["create-pod mp1", "update-attachment mp0(ms0):w0 mp1:w1"]],
+  ["a mount of ours keeps its engine",         { engine: "mount-s3", listed: { [MP0]: ["w1"] }, wanting: ["w1"] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
+  ["and a newcomer does not join that",        { engine: "mount-s3", listed: { [MP0]: ["w1"] }, wanting: ["w1", "w3"] }, ["create-pod mp1 for mp0", "create-pod new for mp?", "update-attachment mp1(mp0):w1 new(mp?):w3"]],
+  ["one that can't be followed: another mount", { engine: "mount-s3", listed: { [MP0]: ["w1"] }, wanting: ["w1", "w3"], pods: [pod({ mountId: MS0, terminating: true })] }, ["create-pod mp1 for ms1", "update-attachment mp1(ms1):w1+w3"]],
+  ["by the engine of today",                   { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ mountId: MS0, finished: true })] }, ["create-pod mp1", "update-attachment mp1:w1"]],
+  ["also when it has vanished",                { listed: { [MP0]: ["w1"] }, mounts: { [MP0]: MS0 }, wanting: ["w1"] }, ["create-pod mp1", "update-attachment mp1:w1"]],
+  ["a crash left that one: it is used",        { engine: "mount-s3", listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ mountId: MS0, finished: true }), pod({ name: MP1, generation: 1, mountId: MS1, ...young })] }, ["update-attachment mp1(ms1):w1"]],
+  ["in a crash loop it is told to unmount",    { engine: "mount-s3", listed: { [MP1]: ["w1"] }, wanting: ["w1"], pods: [pod({ mountId: MS0, backingOff: true }), pod({ name: MP1, generation: 1, mountId: MS1 })] }, ["mark-pod mp0"]],
   ["a node that is only not ready counts",     { node: { ...UP, ready: false }, listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
 ];
 for (const [name, scene, want] of cases) {
@@ -206,6 +232,7 @@ test("who moves gets a new time, who stays keeps the old one", () => {
     node: UP,
     pods: new Map([[MP0, pod()]]),
     driverVersion: "1",
+    engine: "s3csi",
     nowMs,
   };
   const [action] = decide(seen);
@@ -226,6 +253,7 @@ test("a pod that has vanished is remembered by who it was made for", () => {
     node: UP,
     pods: new Map(),
     driverVersion: "1",
+    engine: "s3csi",
     nowMs,
   };
   assert.deepEqual(decide(seen).map(wordOf), [

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { isSameLists } from "../volume/attachment.ts";
 import type {
   AttachmentLists,
   Attachments,
   SharingKey,
   WorkloadAttachment,
 } from "../volume/attachment.ts";
+import { canResume, engineOf, mountIdOf } from "../volume/engine.ts";
+import type { Engine } from "../volume/engine.ts";
 import { mountpointPodNameOf } from "../volume/names.ts";
 import { isSameStatus, statusOf } from "./attachment-status.ts";
 import type { ControllerStatus } from "./attachment-status.ts";
@@ -33,6 +36,8 @@ export interface Observed {
   /** The node of the key; undefined when it has been deleted. */
   readonly node: NodeFacts | undefined;
   readonly driverVersion: string;
+  /** The administrator's choice, for mounts that begin now. */
+  readonly engine: Engine;
   readonly nowMs: number;
 }
 
@@ -164,7 +169,7 @@ class Plan {
       return this.#next.size === 0 ? [] : [{ do: "create-attachment", lists }];
     }
     if (this.#next.size === 0) return [{ do: "delete-attachment", attachment }];
-    if (isSame(this.#listed, attachments)) return this.#statusActions(attachment);
+    if (isSameLists(this.#listed, attachments)) return this.#statusActions(attachment);
     return [{ do: "update-attachment", attachment, lists }];
   }
 
@@ -230,25 +235,32 @@ class Plan {
   #joinable(): string | undefined {
     const names = Array.from(this.#next.keys()).toSorted();
     const isOpen = (name: string) => this.#isOpen(this.#seen.pods.get(name));
-    return names.find(isOpen) ?? names.find((name) => this.#created.has(name));
+    return names.find(isOpen) ?? names.find((name) => this.#isMadeAsWanted(name));
+  }
+
+  #isMadeAsWanted(name: string): boolean {
+    const made = this.#created.get(name);
+    return made !== undefined && engineOf(made.mountId) === this.#seen.engine;
   }
 
   #isOpen(pod: MountpointPod | undefined): boolean {
-    const sameVersion = pod?.driverVersion === this.#seen.driverVersion;
-    return isServing(pod) && !pod.noNewWorkload && sameVersion;
+    if (!isServing(pod) || pod.noNewWorkload) return false;
+    const { driverVersion, engine } = this.#seen;
+    return pod.driverVersion === driverVersion && engineOf(pod.mountId) === engine;
   }
 
   /** The first name that is free, or that a crash left with a good pod which nobody lists. */
-  #newPod(workloadUid: string): string {
-    for (let generation = 0; ; generation += 1) {
+  #newPod(workloadUid: string, first = 0, users: readonly string[] = [workloadUid]): string {
+    for (let generation = first; ; generation += 1) {
       const name = mountpointPodNameOf(workloadUid, this.#pvName(), generation);
       if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
       const pod = this.#seen.pods.get(name);
+      const mountId = mountIdOf(name, this.#seen.engine);
       if (pod === undefined) {
-        const preempting = this.#hadGate([workloadUid]);
-        return this.#create({ name, workloadUid, generation, mountId: name, preempting });
+        const preempting = this.#hadGate(users);
+        return this.#create({ name, workloadUid, generation, mountId, preempting });
       }
-      if (this.#isOpen(pod) && pod.mountId === name) return name;
+      if (this.#isOpen(pod) && pod.mountId === mountId) return name;
     }
   }
 
@@ -257,12 +269,15 @@ class Plan {
     const left = this.#leftFor(lost);
     if (left !== undefined) return left.name;
     const { workloadUid, generation: last } = lineageOf(lost, this.#pvName());
+    const uids = lost.entries.map((entry) => entry.workloadPodUID);
+    // A mount that nobody can go on with is over: its users get another.
+    if (!canResume(lost.mountId)) return this.#newPod(workloadUid, last + 1, uids);
     for (let generation = last + 1; ; generation += 1) {
       const name = mountpointPodNameOf(workloadUid, this.#pvName(), generation);
       if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
       if (this.#seen.pods.has(name)) continue;
-      const { mountId, entries } = lost;
-      const preempting = this.#hadGate(entries.map((entry) => entry.workloadPodUID));
+      const { mountId } = lost;
+      const preempting = this.#hadGate(uids);
       return this.#create({ name, workloadUid, generation, mountId, preempting });
     }
   }
@@ -296,14 +311,4 @@ class Plan {
     assert(key !== undefined, "somebody wants or has an attachment, so its key is known");
     return key.persistentVolumeName;
   }
-}
-
-function isSame(a: Attachments, b: Attachments): boolean {
-  const names = Object.keys(a);
-  if (names.length !== Object.keys(b).length) return false;
-  return names.every((name) => {
-    const [left = [], right] = [a[name], b[name]];
-    if (right === undefined || left.length !== right.length) return false;
-    return left.every((entry, i) => entry.workloadPodUID === right[i]?.workloadPodUID);
-  });
 }

@@ -13,7 +13,7 @@ const key = {
   workloadNamespace: "",
   workloadServiceAccountName: "",
 };
-const settings = {
+const settings: MountpointPodSettings = {
   namespace: "mount-s3",
   image: "s3csi:1",
   imagePullPolicy: "Never",
@@ -25,10 +25,16 @@ const settings = {
   labels: { team: "storage", "app.kubernetes.io/name": "mine" },
   env: { HTTPS_PROXY: "http://all:1", NO_PROXY: ".svc" },
   caConfigMap: "",
+  engine: "s3csi",
+  mountS3: { image: "s3csi-mount-s3:1", path: "/opt/mount-s3" },
 };
-const make = (attributes: Record<string, string>, over: Partial<MountpointPodSettings> = {}) =>
+const make = (
+  attributes: Record<string, string>,
+  over: Partial<MountpointPodSettings> = {},
+  mountId = "mp-0",
+) =>
   mountpointPodFor(
-    { name: "mp-1", workloadUid: "uid-1", generation: 3, mountId: "mp-0", preempting: false },
+    { name: "mp-1", workloadUid: "uid-1", generation: 3, mountId, preempting: false },
     { attachment: "s3pa-1", key, attributes },
     { ...settings, ...over },
   );
@@ -138,4 +144,28 @@ test("authorities come from a ConfigMap, the user from the platform where it ins
 test("the administrator's labels are there, and never in place of the driver's", () => {
   assert.equal(pod.metadata?.labels?.["team"], "storage");
   assert.equal(pod.metadata.labels["app.kubernetes.io/name"], "s3csi");
+});
+
+test("with mount-s3: its image, its program, and memory for its keys", () => {
+  const chosen = { engine: "mount-s3", caConfigMap: "ca", env: {} } as const;
+  const { spec, metadata } = make({ cache: "emptyDir" }, chosen, "mp-1.mount-s3");
+  const [container] = spec?.containers ?? [];
+  assert.equal(container?.image, "s3csi-mount-s3:1");
+  const words = ["--mount-s3", "/opt/mount-s3", "--credentials-dir", "/credentials"];
+  assert.deepEqual(container.args, ["mounter", "--comm", "/comm", ...words]);
+  assert.deepEqual(container.env, [
+    { name: "AWS_CA_BUNDLE", value: "/etc/s3csi/ca/ca-bundle.crt" },
+  ]);
+  const emptyDir = { medium: "Memory", sizeLimit: "1Mi" };
+  assert.deepEqual(spec?.volumes?.at(-1), { name: "credentials", emptyDir });
+  const mount = { name: "credentials", mountPath: "/credentials" };
+  assert.deepEqual(container.volumeMounts?.at(-1), mount);
+  assert.deepEqual(container.securityContext, pod.spec?.containers[0]?.securityContext);
+  assert.equal(metadata?.annotations?.["s3.csi.scality.com/mount-id"], "mp-1.mount-s3");
+});
+
+test("who goes on with a mount of ours is ours, whatever the engine is by now", () => {
+  const later = make({}, { engine: "mount-s3" });
+  assert.deepEqual(later.spec?.containers, pod.spec?.containers);
+  assert.deepEqual(later.spec?.volumes, pod.spec?.volumes);
 });

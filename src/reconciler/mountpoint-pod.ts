@@ -2,6 +2,8 @@ import type { Pod } from "../kube/resource.ts";
 import type { SharingKey } from "../volume/attachment.ts";
 import { CACHE_DIRECTORY } from "../volume/cache-volume.ts";
 import type { CacheVolume } from "../volume/cache-volume.ts";
+import { engineOf } from "../volume/engine.ts";
+import type { Engine } from "../volume/engine.ts";
 import { ANNOTATION, DRIVER_NAME, LABEL, labelValueOf } from "../volume/names.ts";
 import { parsePodSettings } from "../volume/pod-settings.ts";
 import type { PodSettings } from "../volume/pod-settings.ts";
@@ -24,6 +26,10 @@ export interface MountpointPodSettings {
   readonly env: Readonly<Record<string, string>>;
   /** Holds `ca-bundle.crt`: authorities to trust besides the image's. Empty for none. */
   readonly caConfigMap: string;
+  /** Of pods that begin a mount; who goes on with one has that one's. */
+  readonly engine: Engine;
+  /** For the engine mount-s3 alone: an image that has both programs, and where the other one is. */
+  readonly mountS3: { readonly image: string; readonly path: string };
 }
 
 /** What a Mountpoint Pod is made for. */
@@ -40,6 +46,7 @@ type VolumeMount = NonNullable<PodSpec["containers"][0]["volumeMounts"]>[0];
 
 const COMM = "/comm";
 const CA_DIRECTORY = "/etc/s3csi/ca";
+const CREDENTIALS_DIRECTORY = "/credentials";
 /** The engine's last uploads take their time; the mounter ends as soon as they are done. */
 const GRACE_SECONDS = 600;
 
@@ -53,6 +60,7 @@ export function mountpointPodFor(
   settings: MountpointPodSettings,
 ): Pod {
   const own = parsePodSettings(attributes, key.mountOptions.split(","));
+  const engine = engineOf(pod.mountId);
   const { serviceAccountName } = own;
   return {
     apiVersion: "v1",
@@ -89,8 +97,8 @@ export function mountpointPodFor(
         ...userOf(settings.userId),
         seccompProfile: { type: "RuntimeDefault" },
       },
-      containers: [containerOf(own, settings)],
-      volumes: volumesOf(own.cache, settings.caConfigMap),
+      containers: [containerOf(own, settings, engine)],
+      volumes: volumesOf(own.cache, settings.caConfigMap, engine),
     },
   };
 }
@@ -124,15 +132,21 @@ function userOf(userId: number | undefined): NonNullable<PodSpec["securityContex
   return { runAsUser: userId, runAsGroup: userId, fsGroup: userId };
 }
 
-function containerOf(own: PodSettings, settings: MountpointPodSettings): PodSpec["containers"][0] {
+function containerOf(
+  own: PodSettings,
+  settings: MountpointPodSettings,
+  engine: Engine,
+): PodSpec["containers"][0] {
   const env = { ...settings.env, ...own.env };
-  if (settings.caConfigMap !== "") env["NODE_EXTRA_CA_CERTS"] = `${CA_DIRECTORY}/ca-bundle.crt`;
+  const isForeign = engine === "mount-s3";
+  const authorities = isForeign ? "AWS_CA_BUNDLE" : "NODE_EXTRA_CA_CERTS";
+  if (settings.caConfigMap !== "") env[authorities] = `${CA_DIRECTORY}/ca-bundle.crt`;
   const named = Object.entries(env).map(([name, value]) => ({ name, value }));
   return {
     name: "mountpoint",
-    image: settings.image,
+    image: isForeign ? settings.mountS3.image : settings.image,
     imagePullPolicy: settings.imagePullPolicy,
-    args: ["mounter", "--comm", COMM],
+    args: ["mounter", "--comm", COMM, ...(isForeign ? mountS3Args(settings) : [])],
     ...(named.length === 0 ? {} : { env: named }),
     resources: { requests: own.requests, limits: own.limits },
     securityContext: {
@@ -140,22 +154,36 @@ function containerOf(own: PodSettings, settings: MountpointPodSettings): PodSpec
       readOnlyRootFilesystem: true,
       capabilities: { drop: ["ALL"] },
     },
-    volumeMounts: mountsOf(own.cache, settings.caConfigMap),
+    volumeMounts: mountsOf(own.cache, settings.caConfigMap, engine),
   };
 }
 
-function mountsOf(cache: CacheVolume | undefined, caConfigMap: string): VolumeMount[] {
+function mountS3Args({ mountS3 }: MountpointPodSettings): string[] {
+  return ["--mount-s3", mountS3.path, "--credentials-dir", CREDENTIALS_DIRECTORY];
+}
+
+function mountsOf(
+  cache: CacheVolume | undefined,
+  caConfigMap: string,
+  engine: Engine,
+): VolumeMount[] {
   const mounts: VolumeMount[] = [{ name: "comm", mountPath: COMM }];
   if (cache !== undefined) mounts.push({ name: "cache", mountPath: CACHE_DIRECTORY });
   if (caConfigMap !== "") mounts.push({ name: "ca", mountPath: CA_DIRECTORY, readOnly: true });
+  if (engine === "mount-s3") mounts.push({ name: "credentials", mountPath: CREDENTIALS_DIRECTORY });
   return mounts;
 }
 
-function volumesOf(cache: CacheVolume | undefined, caConfigMap: string): Volume[] {
-  const volumes: Volume[] = [{ name: "comm", emptyDir: { medium: "Memory", sizeLimit: "10Mi" } }];
+function volumesOf(cache: CacheVolume | undefined, caConfigMap: string, engine: Engine): Volume[] {
+  const volumes: Volume[] = [{ name: "comm", ...memoryOf("10Mi") }];
   if (cache !== undefined) volumes.push({ name: "cache", ...cacheSourceOf(cache) });
   if (caConfigMap !== "") volumes.push({ name: "ca", configMap: { name: caConfigMap } });
+  if (engine === "mount-s3") volumes.push({ name: "credentials", ...memoryOf("1Mi") });
   return volumes;
+}
+
+function memoryOf(sizeLimit: string): Omit<Volume, "name"> {
+  return { emptyDir: { medium: "Memory", sizeLimit } };
 }
 
 function cacheSourceOf(cache: CacheVolume): Omit<Volume, "name"> {

@@ -15,7 +15,7 @@ export async function observe(
   name: string,
   world: World,
   cluster: Cluster,
-  constants: { readonly driverVersion: string; readonly nowMs: number },
+  constants: Pick<Observed, "driverVersion" | "engine" | "nowMs">,
   signal: AbortSignal,
 ): Promise<Observed> {
   const made = Array.from(world.podsOf(name));

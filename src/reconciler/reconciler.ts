@@ -1,5 +1,6 @@
 import type { Log } from "../base/log.ts";
 import type { Attachments } from "../volume/attachment.ts";
+import type { Engine } from "../volume/engine.ts";
 import { labelValueOf } from "../volume/names.ts";
 import { apply } from "./apply.ts";
 import type { Cluster } from "./cluster.ts";
@@ -15,6 +16,7 @@ export interface ReconcilerOptions {
   readonly world: World;
   readonly cluster: Cluster;
   readonly driverVersion: string;
+  readonly engine: Engine;
   readonly log: Log;
   readonly nowMs: () => number;
   /** Best effort, and never the same twice in a row: for `kubectl describe pod`. */
@@ -41,9 +43,9 @@ export class Reconciler {
   }
 
   async reconcile(name: string, signal: AbortSignal): Promise<number | undefined> {
-    const { world, cluster, nowMs } = this.#options;
+    const { world, cluster, engine, nowMs } = this.#options;
     const startedMs = nowMs();
-    const constants = { driverVersion: this.#driverVersion, nowMs: startedMs };
+    const constants = { driverVersion: this.#driverVersion, engine, nowMs: startedMs };
     const seen = await observe(name, world, cluster, constants, signal);
     const actions = decide(seen);
     for (const trouble of troublesOf(seen)) void this.#options.tell(trouble);

@@ -58,6 +58,7 @@ export async function startReconciler(
     world,
     cluster: kubeCluster(client, options.mountpointPods),
     driverVersion: options.mountpointPods.driverVersion,
+    engine: options.mountpointPods.engine,
     log,
     nowMs: Date.now,
     tell: ({ workload, reason, note }) => warn(workload, reason, note),

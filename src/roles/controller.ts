@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import * as z from "zod";
+import { Failure } from "../base/failure.ts";
 import type { ConfigOf, Environment, Flags } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
@@ -19,6 +20,7 @@ import type { MountpointPodSettings } from "../reconciler/mountpoint-pod.ts";
 import { startProvisioner } from "../provisioner/run.ts";
 import type { Driver } from "../provisioner/provisioner.ts";
 import { startReconciler } from "../reconciler/run.ts";
+import { ENGINES } from "../volume/engine.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { CLUSTER_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
@@ -123,6 +125,21 @@ const FLAGS = {
   mountpointHttpProxy: proxyFlag("proxy to http endpoints"),
   mountpointHttpsProxy: proxyFlag("proxy to https endpoints"),
   mountpointNoProxy: proxyFlag("endpoints without a proxy"),
+  mountpointEngine: {
+    schema: z.enum(ENGINES).default("s3csi"),
+    placeholder: "NAME",
+    help: "what serves in Mountpoint Pods: s3csi, or the program mount-s3; default s3csi",
+  },
+  mountS3Image: {
+    schema: z.string().default(""),
+    placeholder: "IMAGE",
+    help: "of Mountpoint Pods with mount-s3: this program's own, with that one in it",
+  },
+  mountS3Path: {
+    schema: z.string().startsWith("/").default("/opt/aws/mountpoint-s3/bin/mount-s3"),
+    placeholder: "FILE",
+    help: "mount-s3 in that image; default /opt/aws/mountpoint-s3/bin/mount-s3",
+  },
   mountpointCaConfigMap: {
     schema: z.string().default(""),
     placeholder: "NAME",
@@ -138,6 +155,7 @@ const role: Role<typeof FLAGS> = {
   summary: "make volumes for claims, keep Mountpoint Pods and attachments for workloads",
   flags: FLAGS,
   async start(config, log, env) {
+    checkEngine(config);
     await using owned = new AsyncDisposableStack();
     const userAgent = `s3csi/${VERSION}`;
     const { credentialsDir } = config;
@@ -196,7 +214,19 @@ function mountpointPodsOf(config: ConfigOf<typeof FLAGS>): MountpointPodSettings
     labels: config.mountpointLabels,
     env: Object.fromEntries(Object.entries(proxies).filter(([, value]) => value !== "")),
     caConfigMap: config.mountpointCaConfigMap,
+    engine: config.mountpointEngine,
+    mountS3: { image: config.mountS3Image, path: config.mountS3Path },
   };
+}
+
+/** In time: without it each workload would wait for a pod that can't be made. */
+function checkEngine({ mountpointEngine, mountS3Image }: ConfigOf<typeof FLAGS>): void {
+  if (mountpointEngine !== "mount-s3" || mountS3Image !== "") return;
+  throw new Failure(
+    "invalid",
+    "--mount-s3-image (S3CSI_MOUNT_S3_IMAGE): missing; with --mountpoint-engine mount-s3 it is " +
+      "an image that has this program and mount-s3",
+  );
 }
 
 function headroomOf(config: ConfigOf<typeof FLAGS>): HeadroomSettings {

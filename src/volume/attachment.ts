@@ -135,3 +135,14 @@ export function mountpointPodOf(spec: AttachmentSpec, workloadUid: string): stri
   }
   return undefined;
 }
+
+/** The same workloads on the same pods, whenever they came. */
+export function isSameLists(a: Attachments, b: Attachments): boolean {
+  const names = Object.keys(a);
+  if (names.length !== Object.keys(b).length) return false;
+  return names.every((name) => {
+    const [left = [], right] = [a[name], b[name]];
+    if (right === undefined || left.length !== right.length) return false;
+    return left.every((entry, i) => entry.workloadPodUID === right[i]?.workloadPodUID);
+  });
+}

@@ -28,6 +28,8 @@ export const POD_SETTINGS: MountpointPodSettings = {
   labels: {},
   env: {},
   caConfigMap: "",
+  engine: "s3csi",
+  mountS3: { image: "s3csi-mount-s3:test", path: "/mount-s3" },
 };
 
 /** Makes the user's objects and follows the driver's. */

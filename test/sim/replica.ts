@@ -59,6 +59,7 @@ export class Replica {
       world: this.#world,
       cluster: this.#api.cluster(gate, DRIVER_VERSION),
       driverVersion: DRIVER_VERSION,
+      engine: "s3csi",
       log,
       nowMs: () => this.#api.nowMs,
       tell: () => Promise.resolve(),
