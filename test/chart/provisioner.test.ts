@@ -1,30 +1,15 @@
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { test } from "node:test";
-import { loadAllYaml } from "@kubernetes/client-node";
 import type {
   V1ClusterRole,
   V1ClusterRoleBinding,
   V1Deployment,
   V1PolicyRule,
 } from "@kubernetes/client-node";
-import { programs } from "../../tools/programs.ts";
-import { run } from "../../tools/run.ts";
+import { containersIn, render } from "./render.ts";
+import type { Rendered } from "./render.ts";
 
-const CHART = join(import.meta.dirname, "../../deploy/chart");
 const ACCOUNT = "s3-csi-driver-controller-sa";
-
-type Rendered = { kind: string; metadata: { name: string; namespace?: string } };
-
-async function render(values: object): Promise<Rendered[]> {
-  const helm = join(await programs("helm"), "helm");
-  const sets = Object.entries(values).flatMap(([key, value]) => [
-    "--set-json",
-    `${key}=${JSON.stringify(value)}`,
-  ]);
-  const args = ["template", "s3csi", CHART, "--namespace", "kube-system", ...sets];
-  return loadAllYaml(await run(helm, args)) as Rendered[];
-}
 
 /** What the controller's account may, as `namespace resource verb`; `*` is the whole cluster. */
 function rightsIn(objects: readonly Rendered[]): string[] {
@@ -45,11 +30,6 @@ function rightsIn(objects: readonly Rendered[]): string[] {
 function verbsOf({ apiGroups = [], resources = [], verbs }: V1PolicyRule): string[] {
   const names = resources.map((one) => (apiGroups[0] === "" ? one : `${one}.${apiGroups[0]}`));
   return names.flatMap((name) => verbs.map((verb) => `${name} ${verb}`));
-}
-
-function containersIn(objects: readonly Rendered[]) {
-  const deployment = objects.find(({ kind }) => kind === "Deployment") as unknown as V1Deployment;
-  return deployment.spec?.template.spec?.containers ?? [];
 }
 
 const MODE = "controller.provisioner.mode";

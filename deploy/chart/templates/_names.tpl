@@ -28,6 +28,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 
+{{/* Of Mountpoint Pods with the engine mount-s3: ours has no such program. */}}
+{{- define "s3csi.mountS3Image" -}}
+{{- $image := .Values.mountpointPod.mountS3.image -}}
+{{- if not $image.repository -}}
+{{- fail "mountpointPod.mountS3.image.repository is empty: with mountpointPod.engine mount-s3, name an image that has the driver and mount-s3, see docs/mount-s3.md" -}}
+{{- end -}}
+{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- end -}}
+
 {{- define "s3csi.pullSecrets" -}}
 {{- with .Values.imagePullSecrets -}}
 imagePullSecrets:
