@@ -8,7 +8,7 @@ import type { Log } from "../base/log.ts";
 import type { Credentials, MountSpec } from "../handover/messages.ts";
 import { describe, podEnvironment } from "../supervisor/engine-process.ts";
 import { countOomKills } from "../supervisor/oom-kills.ts";
-import { POLLIN, hasEvent } from "../sys/poll.ts";
+import { POLLERR, POLLIN, eventsOf } from "../sys/poll.ts";
 import { CredentialsFile } from "./credentials-file.ts";
 import { LastWords } from "./last-words.ts";
 
@@ -115,16 +115,19 @@ export class MountS3 {
 
   /**
    * The kernel's first request waits in the queue from mount(2) on, and all others wait for its
-   * answer. mount-s3 takes it once it has asked the bucket. False: it has ended before.
+   * answer. mount-s3 takes it once it has asked the bucket. False: it has ended before. An error
+   * says that the connection is over: whoever asked for the mount has given up.
    */
   async #hasBegun(fuseFd: number): Promise<boolean> {
     let isOver = false;
     const over = this.#end.then(() => (isOver = true));
-    while (hasEvent({ fd: fuseFd, events: POLLIN })) {
+    for (;;) {
+      const events = eventsOf({ fd: fuseFd, events: POLLIN });
+      if (events === 0) return true;
+      if ((events & POLLERR) !== 0) this.kill();
       await Promise.race([over, sleep(LOOK_EVERY_MS)]);
       if (isOver) return false;
     }
-    return true;
   }
 
   #failure(end: End): Failure {

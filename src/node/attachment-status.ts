@@ -31,7 +31,7 @@ export class AttachmentStatusWriter {
   /** Best effort: it never fails its cause. */
   news({ pod, cause, recoveries }: MountNews): void {
     const { engineVersion } = this.#options;
-    const version = engineOf(pod.mountId) === "s3csi" ? { engineVersion } : {}; // else it is its own
+    const version = engineOf(pod.mountId) === "s3csi" ? { engineVersion } : {};
     const status = { ...version, restartsSurvived: recoveries, lastError: cause };
     const turn = this.#pending.get(pod.attachment);
     const pods = { ...turn, [pod.name]: status };

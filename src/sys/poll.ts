@@ -3,6 +3,8 @@ import { bind } from "./libc.ts";
 
 export const POLLIN = 0x1;
 export const POLLPRI = 0x2;
+/** Comes unasked. */
+export const POLLERR = 0x8;
 export const FOREVER_MS = -1;
 
 koffi.struct("pollfd", { fd: "int", events: "short", revents: "short" });
@@ -27,9 +29,11 @@ export function poll(wanted: readonly PollFd[], timeoutMs: number): Promise<bool
   return promise;
 }
 
-/** The same at once, without a wait and without a thread. */
-export function hasEvent({ fd, events }: PollFd): boolean {
-  return cPoll([{ fd, events, revents: 0 }], 1, 0) > 0;
+/** What is there now: without a wait, and without a thread. */
+export function eventsOf({ fd, events }: PollFd): number {
+  const asked = [{ fd, events, revents: 0 }];
+  cPoll(asked, asked.length, 0);
+  return asked[0]?.revents ?? 0;
 }
 
 interface AsyncPoll {

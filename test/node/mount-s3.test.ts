@@ -142,6 +142,19 @@ describe("mount-s3 in the place of our engine", () => {
     await assert.rejects(ensure(node, pod), { kind: "refused", message });
   });
 
+  test("one that hangs at its start ends when nobody waits for it any more", async () => {
+    await using node = await TestNode.start({ mountWithinMs: 1_000 });
+    const pod = new MountS3Pod(node);
+    const program = join(pod.credentialsDir, "hangs");
+    await fs.writeFile(program, "#!/bin/sh\nexec sleep 3600\n", { mode: 0o755 });
+    const mounter = pod.run(program);
+    await mounter.listening();
+    await assert.rejects(ensure(node, pod), { kind: "timeout" });
+    assert.deepEqual(node.mounts(), []);
+    while (mounter.enginePids.length > 0) await nextTurn();
+    assert.equal(mounter.child.exitCode, null, "it waits for the next try");
+  });
+
   test("other keys lie ready in its file: it takes them when it looks", async () => {
     await using node = await TestNode.start();
     const pod = new MountS3Pod(node);
@@ -224,6 +237,7 @@ describe("mount-s3 in the place of our engine", () => {
     const first = old.run();
     await volumes.publish(request, soon());
     await first.killAll();
+    while (node.news.length === 0) await nextTurn();
     node.view.set();
     const next = new MountS3Pod(node, "mp-2", 1);
     next.run();
