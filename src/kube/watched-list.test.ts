@@ -150,6 +150,56 @@ test("a list comes in pages", async () => {
   assert.deepEqual(Array.from(world.list.values()), ["a", "b"]);
 });
 
+/** A watch that tells when it was opened, and sends when it is told to. */
+function heldWatch(send: Answer) {
+  const opened = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  const answer: Answer = (response, url) => {
+    response.flushHeaders();
+    opened.resolve();
+    void go.promise.then(() => send(response, url));
+  };
+  return { answer, opened: opened.promise, go: () => go.resolve() };
+}
+
+test("the answer to a write is there at once, and is not told twice", async () => {
+  const watch = heldWatch(
+    lines(added("b", "11"), added("a", "12"), added("a", "13"), added("c", "14")),
+  );
+  await using world = await scripted([listOf("10")], [watch.answer]);
+  await watch.opened;
+  world.list.wrote(pod("a", "13"));
+  world.list.wrote(pod("a", "12")); // an answer that was overtaken
+  assert.equal(world.list.get("ns/a"), "a");
+  watch.go();
+  await world.list.until((all) => all.get("ns/c"), world.signal);
+  assert.deepEqual(world.changes, ["ns/a ->a", "ns/b ->b", "ns/c ->c"]);
+});
+
+test("an answer that comes after the watch has told of it is of no use", async () => {
+  const watch = lines(added("a", "11"), { type: "DELETED", object: pod("a", "12") });
+  await using world = await scripted([listOf("9")], [watch]);
+  await world.list.until((all) => (all.get("ns/a") ? true : undefined), world.signal);
+  await world.list.until((all) => (all.get("ns/a") ? undefined : true), world.signal);
+  world.list.wrote(pod("a", "11"));
+  assert.equal(world.list.get("ns/a"), undefined);
+});
+
+test("what was written is followed like everything else: changed, gone, listed anew", async () => {
+  const gone = { type: "DELETED", object: pod("a", "12") };
+  const forgotten = { type: "ERROR", object: { code: 410, message: "too old" } };
+  const watch = heldWatch(andEnd(lines(gone, forgotten)));
+  const lists = [listOf("10"), listOf("20", pod("b", "15"))];
+  await using world = await scripted(lists, [watch.answer, silent]);
+  await watch.opened;
+  for (const name of ["a", "b"]) world.list.wrote(pod(name, "11"));
+  world.list.wrote(pod("c", "19")); // deleted again before the list
+  watch.go();
+  await world.list.until((all) => (all.get("ns/c") ? undefined : true), world.signal);
+  const told = ["ns/a ->a", "ns/b ->b", "ns/c ->c", "ns/a a>-", "ns/c c>-", "ns/b b>b"];
+  assert.deepEqual(world.changes, told);
+});
+
 test("waiting ends with its signal", async () => {
   await using world = await scripted([listOf("10")], [silent]);
   const abort = new AbortController();

@@ -44,6 +44,8 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   readonly #watch: string;
   readonly #backOff: BackOff;
   readonly #listeners = new Set<ChangeListener<T>>();
+  /** Versions that were written by us, and that the watch has still to tell of. */
+  readonly #ahead = new Map<string, string>();
   readonly #resolveSynced: () => void;
   #entries = new Map<string, Entry<T>>();
   #version: string | undefined;
@@ -70,6 +72,18 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   onChange(listener: ChangeListener<T>): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /**
+   * The answer to a write of ours: the watch will tell the same, a little later. Who asks meanwhile
+   * has it already. One that the watch has told of is of no use, and may even be gone by now.
+   */
+  wrote(raw: Raw): void {
+    const version = raw.metadata?.resourceVersion ?? "";
+    const key = keyOf(raw);
+    if (!isLater(version, this.#ahead.get(key) ?? this.#version)) return;
+    this.#ahead.set(key, version);
+    this.#put(key, raw);
   }
 
   /** The first answer that `find` gives, now or after a change; rejects when the signal aborts. */
@@ -135,6 +149,7 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   #replace(entries: Map<string, Entry<T>>): void {
     const before = this.#entries;
     this.#entries = entries;
+    this.#ahead.clear(); // what the list is too old for, the watch tells
     for (const [key, entry] of before) {
       if (!entries.has(key)) this.#notify(key, undefined, entry.value);
     }
@@ -168,9 +183,20 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   #accept(event: WatchEvent<Raw>): void {
     if (event.type === "BOOKMARK") return;
     const key = keyOf(event.object);
+    const ahead = this.#ahead.get(key);
+    const version = event.object.metadata?.resourceVersion;
+    if (ahead !== undefined) {
+      if (isLater(ahead, version)) return; // from before our write
+      this.#ahead.delete(key);
+      if (version === ahead) return; // our write
+    }
+    this.#put(key, event.type === "DELETED" ? undefined : event.object);
+  }
+
+  #put(key: string, raw: Raw | undefined): void {
     const before = this.#entries.get(key)?.value;
     this.#entries.delete(key);
-    if (event.type !== "DELETED") this.#keep(this.#entries, event.object);
+    if (raw !== undefined) this.#keep(this.#entries, raw);
     const now = this.#entries.get(key)?.value;
     if (now !== undefined || before !== undefined) this.#notify(key, now, before);
   }
@@ -178,6 +204,16 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   #notify(key: string, now: T | undefined, before: T | undefined): void {
     for (const listener of this.#listeners) listener(key, now, before);
   }
+}
+
+/** Versions are numbers of one counter: so etcd makes them, and since 1.35 Kubernetes says so. */
+function isLater(version: string | undefined, than: string | undefined): boolean {
+  if (!isNumber(version) || !isNumber(than)) return false;
+  return version.length === than.length ? version > than : version.length > than.length;
+}
+
+function isNumber(version: string | undefined): version is string {
+  return version !== undefined && /^[1-9]\d*$/.test(version);
 }
 
 function keyOf({ metadata }: KubeObject): string {

@@ -2,6 +2,7 @@ import { Failure } from "../base/failure.ts";
 import { unless } from "../base/unless.ts";
 import type { JsonPatch, KubeClient } from "../kube/kube-client.ts";
 import { PODS } from "../kube/resource.ts";
+import type { Pod } from "../kube/resource.ts";
 import {
   ATTACHMENT_API_VERSION,
   ATTACHMENT_KIND,
@@ -15,8 +16,18 @@ import { attachmentOf, mountpointPodOf } from "./facts.ts";
 import { mountpointPodFor } from "./mountpoint-pod.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
 
+/** Who hears what the server made of our writes: sooner than the watches tell. */
+export interface Written {
+  readonly pod: (pod: Pod) => void;
+  readonly attachment: (attachment: MountpointS3PodAttachment) => void;
+}
+
 /** The port on the real API server. */
-export function kubeCluster(client: KubeClient, settings: MountpointPodSettings): Cluster {
+export function kubeCluster(
+  client: KubeClient,
+  settings: MountpointPodSettings,
+  written: Written,
+): Cluster {
   const { namespace } = settings;
   return {
     async findAttachment(name, signal) {
@@ -36,7 +47,7 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
     async createPod(pod, origin, signal) {
       const body = mountpointPodFor(pod, origin, settings);
       try {
-        await client.create(PODS, body, signal);
+        written.pod(await client.create(PODS, body, signal));
       } catch (error) {
         if (!(error instanceof Failure) || error.kind !== "conflict") throw error;
         const found = await this.findPod(pod.name, signal);
@@ -46,7 +57,8 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
     },
     async markPod({ name, uid }, signal) {
       const metadata = { uid, annotations: { [ANNOTATION.needsUnmount]: "true" } };
-      await unless("absent", client.patch(PODS, { namespace, name }, { metadata }, signal));
+      const marked = client.patch(PODS, { namespace, name }, { metadata }, signal);
+      await unless("absent", marked.then(written.pod));
     },
     async deletePod({ name, uid }, signal) {
       await unless("absent", client.delete(PODS, { namespace, name }, { uid }, signal));
@@ -58,7 +70,7 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
         metadata: { name },
         spec: attachmentSpecOf(key, lists),
       };
-      await conflictIsStale(client.create(ATTACHMENTS, object, signal));
+      await conflictIsStale(client.create(ATTACHMENTS, object, signal).then(written.attachment));
     },
     async updateAttachment({ name, resourceVersion, spec }, lists, signal) {
       const path = "/spec/mountIDs";
@@ -72,11 +84,12 @@ export function kubeCluster(client: KubeClient, settings: MountpointPodSettings)
             ? []
             : [{ op: "remove", path } as const]),
       ];
-      await client.patch(ATTACHMENTS, { name }, patch, signal);
+      written.attachment(await client.patch(ATTACHMENTS, { name }, patch, signal));
     },
     async writeStatus({ name, uid }, status, signal) {
       const patch = { metadata: { uid }, status }; // what the node service says is left alone
-      await unless("absent", client.patchStatus(ATTACHMENTS, { name }, patch, signal));
+      const said = client.patchStatus(ATTACHMENTS, { name }, patch, signal);
+      await unless("absent", said.then(written.attachment));
     },
     async deleteAttachment({ name, uid, resourceVersion }, signal) {
       const preconditions = { uid, resourceVersion };

@@ -56,7 +56,10 @@ export async function startReconciler(
   });
   const reconciler = new Reconciler({
     world,
-    cluster: kubeCluster(client, options.mountpointPods),
+    cluster: kubeCluster(client, options.mountpointPods, {
+      pod: (pod) => lists.pods.wrote(pod),
+      attachment: (attachment) => lists.attachments.wrote(attachment),
+    }),
     driverVersion: options.mountpointPods.driverVersion,
     engine: options.mountpointPods.engine,
     log,
@@ -80,9 +83,9 @@ export async function startReconciler(
   const enqueue = (name: string) => queue.add(name);
   const listeners = listenersOf(world, reconciler, enqueue, headroom?.keeper);
   const lists = watchAll(options, listeners);
-  const following = lists.map((list) => list.start(signal));
+  const following = Object.values(lists).map((list) => list.start(signal));
   // Decisions need the whole picture: a world without its workloads would look all gone.
-  const picture = Promise.all(lists.map((list) => list.synced));
+  const picture = Promise.all(Object.values(lists).map((list) => list.synced));
   await Promise.race([picture, Promise.all(following)]);
   log.info({ attachments: world.names().size }, "reconciler has the picture");
   const sweep = setInterval(() => {
@@ -110,10 +113,7 @@ function headroomWork({ client, headroom, log }: ReconcilerRunOptions, world: Wo
   return { keeper, queue };
 }
 
-function watchAll(
-  options: ReconcilerRunOptions,
-  listeners: Listeners,
-): readonly Pick<WatchedList<unknown>, "start" | "synced">[] {
+function watchAll(options: ReconcilerRunOptions, listeners: Listeners) {
   const { client, log } = options;
   const project = (pod: Pod) => seenIn(pod, options);
   const pods = new WatchedList({ client, log, resource: PODS, project });
@@ -136,7 +136,7 @@ function watchAll(
   attachments.onChange(listeners.attachment);
   const nodes = new WatchedList({ client, log, resource: NODES, project: nodeOf });
   nodes.onChange(listeners.node);
-  return [pods, claims, volumes, attachments, nodes];
+  return { pods, claims, volumes, attachments, nodes };
 }
 
 type SeenPod = Partial<Pick<Told, "workload" | "pod" | "headroom">>;

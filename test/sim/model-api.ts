@@ -9,7 +9,10 @@ import type { AttachmentLists, Attachments } from "../../src/volume/attachment.t
 /** One event of one watch. */
 export interface Change {
   readonly kind: Kind;
-  readonly tell: (listeners: Listeners) => void;
+  readonly key: string;
+  readonly now: Told[Kind] | undefined;
+  /** `before` is what the one that is told knew last: of this kind and key too. */
+  readonly tell: (listeners: Listeners, before: Told[Kind] | undefined) => void;
 }
 
 export const KINDS = ["workload", "pod", "attachment", "node", "headroom"] as const;
@@ -251,10 +254,9 @@ export class ModelApi {
     key: string,
     now: Told[K] | undefined,
   ): void {
-    const before = map.get(key);
     if (now === undefined) map.delete(key);
     else map.set(key, now);
-    this.changes.push(changeOf(kind, key, now, before));
+    this.changes.push(changeOf(kind, key, now));
   }
 }
 
@@ -262,14 +264,11 @@ function* listed<K extends Kind>(
   kind: K,
   map: ReadonlyMap<string, Told[K]>,
 ): Generator<Change, void, undefined> {
-  for (const [key, now] of map) yield changeOf(kind, key, now, undefined);
+  for (const [key, now] of map) yield changeOf(kind, key, now);
 }
 
-function changeOf<K extends Kind>(
-  kind: K,
-  key: string,
-  now: Told[K] | undefined,
-  before: Told[K] | undefined,
-): Change {
-  return { kind, tell: (listeners) => listeners[kind](key, now, before) };
+function changeOf<K extends Kind>(kind: K, key: string, now: Told[K] | undefined): Change {
+  const tell: Change["tell"] = (listeners, before) =>
+    listeners[kind](key, now, before as Told[K] | undefined);
+  return { kind, key, now, tell };
 }

@@ -3,19 +3,28 @@ import { Failure } from "../../src/base/failure.ts";
 import type { Volume } from "../../src/reconciler/facts.ts";
 import { HeadroomKeeper } from "../../src/reconciler/headroom-keeper.ts";
 import { listenersOf } from "../../src/reconciler/listeners.ts";
-import type { Listeners } from "../../src/reconciler/listeners.ts";
+import type { Listeners, Told } from "../../src/reconciler/listeners.ts";
 import { Reconciler } from "../../src/reconciler/reconciler.ts";
 import { World } from "../../src/reconciler/world.ts";
 import { KINDS } from "./model-api.ts";
-import type { Kind, ModelApi } from "./model-api.ts";
+import type { Change, Kind, ModelApi } from "./model-api.ts";
 import type { ModelHeadroom } from "./model-headroom.ts";
 
 export const DRIVER_VERSION = "1.0.0";
-export type Fate = "goes well" | "is lost" | "answer is lost" | "kills us";
+export type Fate = "goes well" | "answer is late" | "is lost" | "answer is lost" | "kills us";
 
 interface Call {
   readonly end: (fate: Fate) => void;
 }
+
+/** What was last told of something, and by which of the changes. */
+interface Known {
+  readonly at: number;
+  readonly now: Told[Kind] | undefined;
+}
+
+/** The answers to writes of these are told before the watches tell of them. */
+const ANSWERED: ReadonlySet<Kind> = new Set(["pod", "attachment"]);
 
 /** Of the two queues, in one: what the keeper works on is a workload's UID. */
 const HEADROOM = "headroom of ";
@@ -35,6 +44,7 @@ export class Replica {
   /** When the keeper wants to look again. Nobody sweeps for it: it must get there by itself. */
   #dueMs = new Map<string, number>();
   #cursor = new Map<Kind, number>();
+  #known = new Map<string, Known>();
   #life = 0;
   readonly #headroom: ModelHeadroom;
 
@@ -53,6 +63,7 @@ export class Replica {
     this.#working = new Map();
     this.#dirty = new Set();
     this.#dueMs = new Map();
+    this.#known = new Map();
     this.#world = new World(() => undefined);
     const gate = <T>(call: () => T) => this.#hold(call, life);
     this.#reconciler = new Reconciler({
@@ -81,7 +92,7 @@ export class Replica {
     }
     const end = this.#api.changes.length;
     this.#cursor = new Map(KINDS.map((kind) => [kind, end]));
-    for (const { tell } of this.#api.listed()) tell(this.#listeners);
+    for (const change of this.#api.listed()) this.#accept(change, end - 1);
   }
 
   /** The next event of one watch; the watches run behind each other as they like. */
@@ -91,11 +102,19 @@ export class Replica {
       const change = changes[at];
       if (change?.kind !== kind) continue;
       this.#cursor.set(kind, at + 1);
-      change.tell(this.#listeners);
+      this.#accept(change, at);
       return true;
     }
     this.#cursor.set(kind, changes.length);
     return false;
+  }
+
+  /** Never an older one after a newer: the answer to a write of ours may have come first. */
+  #accept({ kind, key, now, tell }: Change, at: number): void {
+    const known = this.#known.get(`${kind} ${key}`);
+    if (known !== undefined && known.at >= at) return;
+    this.#known.set(`${kind} ${key}`, { at, now });
+    tell(this.#listeners, known?.now);
   }
 
   sweep(): void {
@@ -151,13 +170,23 @@ export class Replica {
     if (life !== this.#life) return promise; // a ghost of a life before: its world is gone
     const end = (fate: Fate) => {
       if (fate === "is lost") return reject(new Failure("remote", "lost"));
+      const begin = this.#api.changes.length;
       let result: T;
       try {
         result = call();
       } catch (error) {
         return reject(error);
       }
-      if (fate === "goes well") return resolve(result);
+      const made = this.#api.changes.slice(begin);
+      const answer = () => {
+        for (const [i, change] of made.entries()) {
+          const isTold = ANSWERED.has(change.kind) && change.now !== undefined;
+          if (isTold) this.#accept(change, begin + i);
+        }
+        resolve(result);
+      };
+      if (fate === "goes well") return answer();
+      if (fate === "answer is late") return void this.#calls.push({ end: answer });
       if (fate === "answer is lost") return reject(new Failure("remote", "lost"));
       return this.restart();
     };

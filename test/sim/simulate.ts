@@ -20,7 +20,7 @@ const VOLUMES: Volume[] = ["a", "b"].map((name) => ({
 const FATES: Fate[] = [
   "goes well",
   "goes well",
-  "goes well",
+  "answer is late",
   "is lost",
   "answer is lost",
   "kills us",
