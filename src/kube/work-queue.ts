@@ -2,22 +2,36 @@ import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import { BackOff } from "./back-off.ts";
 
+/** What is left to do for a key can wait until there is less to do. */
+export const LATER = "later";
+
 export interface WorkQueueOptions {
   readonly concurrency: number;
   readonly backOff: { readonly firstMs: number; readonly maxMs: number };
-  /** Returns after how many ms to look at the key again, if at all without a reason. */
-  readonly work: (key: string, signal: AbortSignal) => Promise<number | undefined>;
+  /**
+   * Returns after how many ms to look at the key again, if at all without a reason; or LATER, to be
+   * called once more in a calm moment, when nothing else is under work.
+   */
+  readonly work: (key: string, signal: AbortSignal, calm: boolean) => Promise<Outcome>;
   readonly log: Log;
 }
+
+export type Outcome = number | typeof LATER | undefined;
+
+/** After this, who waits for a calm moment has his turn among the others. */
+const PATIENCE_MS = 10_000;
 
 /** Keys, each worked on by one at a time, several at once; a key that fails backs off alone. */
 export class WorkQueue {
   readonly #options: WorkQueueOptions;
   readonly #waiting = new Set<string>();
+  /** Those that can wait, and until when. The first has waited longest. */
+  readonly #patient = new Map<string, number>();
   readonly #running = new Map<string, Promise<void>>();
   readonly #again = new Set<string>();
   readonly #timers = new Map<string, NodeJS.Timeout>();
   readonly #backOffs = new Map<string, BackOff>();
+  #isCalmRunning = false;
   #signal: AbortSignal | undefined;
 
   constructor(options: WorkQueueOptions) {
@@ -29,6 +43,7 @@ export class WorkQueue {
     if (this.#signal?.aborted === true) return;
     clearTimeout(this.#timers.get(key));
     this.#timers.delete(key);
+    this.#patient.delete(key);
     if (this.#running.has(key)) this.#again.add(key);
     else this.#waiting.add(key);
     this.#pump();
@@ -45,29 +60,49 @@ export class WorkQueue {
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
     this.#waiting.clear();
+    this.#patient.clear();
     await Promise.all(this.#running.values());
   }
 
   #pump(): void {
     if (this.#signal === undefined || this.#signal.aborted) return;
+    this.#pumpPatient(this.#signal);
     for (const key of this.#waiting) {
       if (this.#running.size >= this.#options.concurrency) return;
-      this.#waiting.delete(key);
-      this.#running.set(key, this.#run(key, this.#signal));
+      this.#begin(key, this.#signal, false);
     }
   }
 
-  async #run(key: string, signal: AbortSignal): Promise<void> {
-    let againMs: number | undefined;
+  /** One at a time: also when their patience ends, the others are more urgent. */
+  #pumpPatient(signal: AbortSignal): void {
+    const [first] = this.#patient;
+    if (first === undefined || this.#isCalmRunning) return;
+    const [key, untilMs] = first;
+    const isCalm = this.#running.size === 0 && this.#waiting.size === 0;
+    const isFree = this.#running.size < this.#options.concurrency;
+    if (isCalm || (isFree && untilMs <= performance.now())) this.#begin(key, signal, true);
+  }
+
+  #begin(key: string, signal: AbortSignal, calm: boolean): void {
+    this.#waiting.delete(key);
+    this.#patient.delete(key);
+    if (calm) this.#isCalmRunning = true;
+    this.#running.set(key, this.#run(key, signal, calm));
+  }
+
+  async #run(key: string, signal: AbortSignal, calm: boolean): Promise<void> {
+    let outcome: Outcome;
     try {
-      againMs = await this.#options.work(key, signal);
+      outcome = await this.#options.work(key, signal, calm);
       this.#backOffs.delete(key);
     } catch (error) {
-      againMs = this.#afterFault(key, error, signal);
+      outcome = this.#afterFault(key, error, signal);
     }
     this.#running.delete(key);
+    if (calm) this.#isCalmRunning = false;
     if (this.#again.delete(key)) this.add(key);
-    else if (againMs !== undefined) this.#addAfter(key, againMs);
+    else if (outcome === LATER) this.#patient.set(key, performance.now() + PATIENCE_MS);
+    else if (outcome !== undefined) this.#addAfter(key, outcome);
     this.#pump();
   }
 

@@ -1,6 +1,8 @@
 import type { Log } from "../base/log.ts";
 import type { Attachments } from "../volume/attachment.ts";
 import type { Engine } from "../volume/engine.ts";
+import { LATER } from "../kube/work-queue.ts";
+import type { Outcome } from "../kube/work-queue.ts";
 import { labelValueOf } from "../volume/names.ts";
 import { apply } from "./apply.ts";
 import type { Cluster } from "./cluster.ts";
@@ -42,13 +44,15 @@ export class Reconciler {
     this.#scheduledMs.set(now.uid, this.#options.nowMs());
   }
 
-  async reconcile(name: string, signal: AbortSignal): Promise<number | undefined> {
+  /** What nobody waits for is left for a calm moment: LATER. */
+  async reconcile(name: string, signal: AbortSignal, calm: boolean): Promise<Outcome> {
     const { world, cluster, engine, nowMs } = this.#options;
     const startedMs = nowMs();
     const constants = { driverVersion: this.#driverVersion, engine, nowMs: startedMs };
     const seen = await observe(name, world, cluster, constants, signal);
     const actions = decide(seen);
     for (const trouble of troublesOf(seen)) void this.#options.tell(trouble);
+    if (!calm && actions.length > 0 && actions.every(canWait)) return LATER;
     const againMs = await apply(actions, seen, cluster, signal);
     this.#report(seen, actions, nowMs() - startedMs);
     return againMs;
@@ -117,4 +121,10 @@ export class Reconciler {
       "workload attached",
     );
   }
+}
+
+/** A workload waits for its attachment; these only tell, or clear away what has ended. */
+function canWait(action: Action): boolean {
+  if (action.do === "delete-pod") return action.pod.finished;
+  return action.do === "write-status";
 }

@@ -70,9 +70,9 @@ export async function startReconciler(
     concurrency: CONCURRENCY,
     backOff: BACK_OFF,
     log,
-    async work(name, workSignal) {
+    async work(name, workSignal, calm) {
       try {
-        return await reconciler.reconcile(name, workSignal);
+        return await reconciler.reconcile(name, workSignal, calm);
       } catch (error) {
         await explain(error, world.wanting(name), warn);
         throw error;

@@ -4,6 +4,8 @@ import type { Volume } from "../../src/reconciler/facts.ts";
 import { HeadroomKeeper } from "../../src/reconciler/headroom-keeper.ts";
 import { listenersOf } from "../../src/reconciler/listeners.ts";
 import type { Listeners, Told } from "../../src/reconciler/listeners.ts";
+import { LATER } from "../../src/kube/work-queue.ts";
+import type { Outcome } from "../../src/kube/work-queue.ts";
 import { Reconciler } from "../../src/reconciler/reconciler.ts";
 import { World } from "../../src/reconciler/world.ts";
 import { KINDS } from "./model-api.ts";
@@ -45,6 +47,7 @@ export class Replica {
   #dueMs = new Map<string, number>();
   #cursor = new Map<Kind, number>();
   #known = new Map<string, Known>();
+  #later = new Set<string>();
   #life = 0;
   readonly #headroom: ModelHeadroom;
 
@@ -64,6 +67,7 @@ export class Replica {
     this.#dirty = new Set();
     this.#dueMs = new Map();
     this.#known = new Map();
+    this.#later = new Set();
     this.#world = new World(() => undefined);
     const gate = <T>(call: () => T) => this.#hold(call, life);
     this.#reconciler = new Reconciler({
@@ -142,9 +146,14 @@ export class Replica {
 
   async #run(name: string, life: number): Promise<void> {
     try {
-      const againMs = await this.#workOn(name, AbortSignal.timeout(60_000));
-      const due = againMs !== undefined && name.startsWith(HEADROOM) && life === this.#life;
-      if (due) this.#dueMs.set(name, this.#api.nowMs + againMs);
+      const outcome = await this.#workOn(name, AbortSignal.timeout(60_000));
+      if (life !== this.#life) return;
+      if (outcome === LATER) {
+        this.#later.add(name);
+        this.#dirty.add(name);
+      } else if (outcome !== undefined && name.startsWith(HEADROOM)) {
+        this.#dueMs.set(name, this.#api.nowMs + outcome);
+      }
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (life === this.#life) this.#dirty.add(name);
@@ -152,8 +161,10 @@ export class Replica {
     if (life === this.#life) this.#working.delete(name);
   }
 
-  #workOn(name: string, signal: AbortSignal): Promise<number | undefined> {
-    if (!name.startsWith(HEADROOM)) return this.#reconciler.reconcile(name, signal);
+  #workOn(name: string, signal: AbortSignal): Promise<Outcome> {
+    if (!name.startsWith(HEADROOM)) {
+      return this.#reconciler.reconcile(name, signal, this.#later.delete(name));
+    }
     return this.#keeper.work(name.slice(HEADROOM.length), signal);
   }
 
