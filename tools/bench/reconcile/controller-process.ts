@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { BUNDLE_ENTRY } from "../../bundle.ts";
 import { childrenOf, memoryBytes } from "../../stack/processes.ts";
+import { useOf } from "../engine/process-tree.ts";
 
 /** As the chart starts it. */
 const NODE_FLAGS = ["--max-semi-space-size=4"];
@@ -25,6 +26,10 @@ export class ControllerProcess implements AsyncDisposable {
   rssBytes(): number {
     const pid = this.#child.pid ?? -1;
     return memoryBytes(childrenOf(pid)[0] ?? pid, "VmHWM");
+  }
+
+  async cpuSeconds(): Promise<number> {
+    return (await useOf(this.#child.pid ?? -1)).cpuSeconds;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

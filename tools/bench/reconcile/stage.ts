@@ -1,6 +1,3 @@
-import { execFile } from "node:child_process";
-import { join } from "node:path";
-import { promisify } from "node:util";
 import { Failure } from "../../../src/base/failure.ts";
 import { createLog } from "../../../src/base/pino-log.ts";
 import { loadKubeAccess } from "../../../src/kube/kube-access.ts";
@@ -14,20 +11,21 @@ import {
   DRIVER_NAME,
   MOUNTPOINT_NAMESPACE_DEFAULT,
 } from "../../../src/volume/names.ts";
-import { programs } from "../../programs.ts";
 import { startApiServer } from "../../stack/api-server.ts";
+import type { ControlPlane } from "../../stack/api-server.ts";
+import { useOf } from "../engine/process-tree.ts";
+import { install, kubectl } from "./install.ts";
 
 export const MOUNTPOINTS = MOUNTPOINT_NAMESPACE_DEFAULT;
 const WORKLOADS = "default";
-const CHART = join(import.meta.dirname, "../../../deploy/chart");
 const AT_ONCE = 16;
 const SERVICE_ACCOUNTS: Resource<KubeObject> = { prefix: "/api/v1", plural: "serviceaccounts" };
-const shell = promisify(execFile);
 const log = createLog("error", { role: "bench" });
 
 /** A big cluster as the controller sees it: a real API server, and nobody behind it but us. */
 export class Stage implements AsyncDisposable {
-  readonly kubeconfig: string;
+  /** With the controller's rights. */
+  readonly controllerKubeconfig: string;
   readonly client: KubeClient;
   /** Writes of whole pods that are not the controller's. */
   podWrites = 0;
@@ -37,9 +35,16 @@ export class Stage implements AsyncDisposable {
   readonly #owned: AsyncDisposableStack;
   readonly #arrived = new Map<string, number>();
   readonly #waiting = new Map<string, () => void>();
+  readonly #plane: ControlPlane;
 
-  private constructor(kubeconfig: string, client: KubeClient, owned: AsyncDisposableStack) {
-    this.kubeconfig = kubeconfig;
+  private constructor(
+    plane: ControlPlane,
+    controllerKubeconfig: string,
+    client: KubeClient,
+    owned: AsyncDisposableStack,
+  ) {
+    this.#plane = plane;
+    this.controllerKubeconfig = controllerKubeconfig;
     this.client = client;
     this.#owned = owned;
     this.attachments = new WatchedList({
@@ -55,15 +60,15 @@ export class Stage implements AsyncDisposable {
     });
     const selection = { namespace: MOUNTPOINTS };
     const options = { client, log, resource: PODS, selection };
-    this.mountpointPods = new WatchedList({ ...options, project: (pod: Pod) => pod });
+    this.mountpointPods = new WatchedList({ ...options, project: playedOf });
   }
 
   static async open(): Promise<Stage> {
     await using owned = new AsyncDisposableStack();
     const plane = owned.use(await startApiServer());
     const client = owned.use(new KubeClient(await loadKubeAccess(plane.kubeconfig)));
-    await installObjects(plane.kubeconfig);
-    const stage = new Stage(plane.kubeconfig, client, owned.move());
+    const controllerKubeconfig = await install(plane.kubeconfig);
+    const stage = new Stage(plane, controllerKubeconfig, client, owned.move());
     const lists = [stage.attachments, stage.mountpointPods];
     for (const list of lists) void list.start(stage.signal);
     await Promise.all(lists.map((list) => list.synced));
@@ -77,9 +82,12 @@ export class Stage implements AsyncDisposable {
   }
 
   async metrics(): Promise<string> {
-    const dir = await programs("kubernetes");
-    const args = ["--kubeconfig", this.kubeconfig, "get", "--raw", "/metrics"];
-    return (await shell(join(dir, "kubectl"), args, { maxBuffer: 1 << 28 })).stdout;
+    return kubectl(this.#plane.kubeconfig, ["get", "--raw", "/metrics"]);
+  }
+
+  /** The API server's, without etcd. */
+  async cpuSeconds(): Promise<number> {
+    return (await useOf(this.#plane.services.apiServer.pid)).cpuSeconds;
   }
 
   async nodes(count: number): Promise<void> {
@@ -159,20 +167,15 @@ export class Stage implements AsyncDisposable {
     });
   }
 
-  async #act({ metadata, spec, status }: Pod): Promise<void> {
-    const place = { namespace: MOUNTPOINTS, name: metadata?.name ?? "" };
-    const marked = metadata?.annotations?.[ANNOTATION.needsUnmount] === "true";
-    if (metadata?.deletionTimestamp !== undefined) return;
-    if (spec?.nodeName === undefined) await this.#bind(place, spec);
-    else if (status?.phase === "Pending") await this.#phase(place, "Running");
-    else if (status?.phase === "Running" && marked) await this.#phase(place, "Succeeded");
+  async #act(pod: PlayedPod): Promise<void> {
+    const place = { namespace: MOUNTPOINTS, name: pod.name };
+    if (pod.terminating) return;
+    if (pod.nodeName === undefined) await this.#bind(place, pod.wantedNode);
+    else if (pod.phase === "Pending") await this.#phase(place, "Running");
+    else if (pod.phase === "Running" && pod.marked) await this.#phase(place, "Succeeded");
   }
 
-  async #bind(place: { namespace: string; name: string }, spec: Pod["spec"]): Promise<void> {
-    const terms =
-      spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution
-        ?.nodeSelectorTerms;
-    const name = terms?.[0]?.matchFields?.[0]?.values?.[0] ?? "";
+  async #bind(place: { namespace: string; name: string }, name: string): Promise<void> {
     const bindings: Resource<KubeObject & { target: object }> = {
       prefix: "/api/v1",
       plural: `pods/${place.name}/binding`,
@@ -184,6 +187,29 @@ export class Stage implements AsyncDisposable {
   async #phase(place: { namespace: string; name: string }, phase: string): Promise<void> {
     await this.client.patchStatus(PODS, place, { status: { phase } }, this.signal);
   }
+}
+
+/** Of a Mountpoint Pod what its players look at: thousands of whole ones would slow us down. */
+interface PlayedPod {
+  readonly name: string;
+  readonly wantedNode: string;
+  readonly nodeName: string | undefined;
+  readonly phase: string | undefined;
+  readonly marked: boolean;
+  readonly terminating: boolean;
+}
+
+function playedOf({ metadata, spec, status }: Pod): PlayedPod {
+  const terms =
+    spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
+  return {
+    name: metadata?.name ?? "",
+    wantedNode: terms?.[0]?.matchFields?.[0]?.values?.[0] ?? "",
+    nodeName: spec?.nodeName,
+    phase: status?.phase,
+    marked: metadata?.annotations?.[ANNOTATION.needsUnmount] === "true",
+    terminating: metadata?.deletionTimestamp !== undefined,
+  };
 }
 
 export interface Arrival {
@@ -202,17 +228,6 @@ export async function inTurns(count: number, work: (i: number) => Promise<unknow
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, lane));
-}
-
-/** Of the chart only what objects need to exist: no driver pods that nobody could run. */
-async function installObjects(kubeconfig: string): Promise<void> {
-  const helm = join(await programs("helm"), "helm");
-  const kubectl = join(await programs("kubernetes"), "kubectl");
-  const only = ["crd", "mountpoint-pods"].flatMap((name) => ["-s", `templates/${name}.yaml`]);
-  const { stdout } = await shell(helm, ["template", "bench", CHART, ...only]);
-  const applied = shell(kubectl, ["--kubeconfig", kubeconfig, "apply", "-f", "-"]);
-  applied.child.stdin?.end(stdout);
-  await applied;
 }
 
 function nodeName(i: number): string {

@@ -11,6 +11,8 @@ export interface Counted {
   readonly pods: number;
   readonly attachments: number;
   readonly events: number;
+  /** Of single pods and attachments: nobody but the controller reads them so. */
+  readonly reads: number;
 }
 
 /**
@@ -18,14 +20,17 @@ export interface Counted {
  * the bench knows its own. Who asked the server does not say, so nobody else may write pods.
  */
 export function countWrites(metrics: string): Omit<Counted, "events"> {
-  let [pods, attachments] = [0, 0];
+  let [pods, attachments, reads] = [0, 0, 0];
   for (const [, text = "", value = ""] of metrics.matchAll(LINE)) {
     const labels = Object.fromEntries(Array.from(text.matchAll(LABEL), ([, k, v]) => [k, v]));
-    if (!WRITES.has(labels["verb"] ?? "")) continue;
-    if (labels["resource"] === "mountpoints3podattachments") attachments += Number(value);
-    if (labels["resource"] === "pods" && labels["subresource"] === "") pods += Number(value);
+    const isWrite = WRITES.has(labels["verb"] ?? "");
+    const isAttachment = labels["resource"] === "mountpoints3podattachments";
+    const isPod = labels["resource"] === "pods" && labels["subresource"] === "";
+    if (isWrite && isAttachment) attachments += Number(value);
+    if (isWrite && isPod) pods += Number(value);
+    if (labels["verb"] === "GET" && (isPod || isAttachment)) reads += Number(value);
   }
-  return { pods, attachments };
+  return { pods, attachments, reads };
 }
 
 export async function readCount(
