@@ -1,4 +1,4 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { programs } from "../../programs.ts";
 import { run } from "../../run.ts";
@@ -14,10 +14,9 @@ const TEMPLATES = [
   "event-policy",
 ];
 const ACCOUNT = "s3-csi-driver-controller-sa";
-/** As its pod would have it: with a token. Certificates cost the API server a check each time. */
 const TOKEN_LIFE = "2h";
 
-/** Gives the path of the controller's kubeconfig, with the rights that it has in a cluster. */
+/** Gives a directory as the controller's pod would have it: its token, and whom to trust. */
 export async function install(adminKubeconfig: string): Promise<string> {
   const helm = join(await programs("helm"), "helm");
   const only = TEMPLATES.flatMap((name) => ["-s", `templates/${name}.yaml`]);
@@ -25,7 +24,12 @@ export async function install(adminKubeconfig: string): Promise<string> {
   await kubectl(adminKubeconfig, ["apply", "-f", "-"], objects);
   const ask = ["create", "token", ACCOUNT, `--duration=${TOKEN_LIFE}`];
   const token = (await kubectl(adminKubeconfig, ask)).trim();
-  return withToken(adminKubeconfig, token);
+  const pki = dirname(adminKubeconfig);
+  const account = join(pki, "controller-account");
+  await mkdir(account);
+  await copyFile(join(pki, "ca.crt"), join(account, "ca.crt"));
+  await writeFile(join(account, "token"), token, { mode: 0o600 });
+  return account;
 }
 
 export async function kubectl(
@@ -35,12 +39,4 @@ export async function kubectl(
 ): Promise<string> {
   const program = join(await programs("kubernetes"), "kubectl");
   return run(program, ["--kubeconfig", kubeconfig, ...args], { input });
-}
-
-async function withToken(adminKubeconfig: string, token: string): Promise<string> {
-  const path = join(dirname(adminKubeconfig), "controller.kubeconfig");
-  const config: { users: { user: object }[] } = JSON.parse(await readFile(adminKubeconfig, "utf8"));
-  const users = config.users.map((user) => ({ ...user, user: { token } }));
-  await writeFile(path, JSON.stringify({ ...config, users }), { mode: 0o600 });
-  return path;
 }

@@ -37,7 +37,7 @@ export async function measure(scale: Scale, progress: (text: string) => void): P
   progress("nodes and volumes");
   await stage.nodes(scale.nodes);
   await stage.volumes(scale.volumes);
-  let controller = new ControllerProcess(stage.controllerKubeconfig, MOUNTPOINTS);
+  let controller = new ControllerProcess(stage.controllerAccess, MOUNTPOINTS);
   await using last = { [Symbol.asyncDispose]: () => controller[Symbol.asyncDispose]() };
   void last;
 
@@ -54,7 +54,7 @@ export async function measure(scale: Scale, progress: (text: string) => void): P
   const late = await latecomers(stage, scale);
   const beforeRestart = await callsOf(stage);
   const startedMs = performance.now();
-  controller = new ControllerProcess(stage.controllerKubeconfig, MOUNTPOINTS);
+  controller = new ControllerProcess(stage.controllerAccess, MOUNTPOINTS);
   const lastMs = Math.max(...(await Promise.all(late.map((uid) => stage.attached(uid)))));
   await delay(QUIET_MS);
   const afterRestart = await callsOf(stage);

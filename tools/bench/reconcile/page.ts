@@ -46,7 +46,7 @@ export function pagesOf(report: Figures): Record<string, string> {
     "",
     "Made by `make bench PART=reconcile`; not to be edited. A real control plane (API server,",
     "etcd, controller manager) on this machine, the controller as it is shipped, as a process of",
-    "its own with the rights of its service account.",
+    "its own with the account that it has in its pod.",
     `${said("pods")} pods on ${said("nodes")} nodes and`,
     `${said("volumes")} volumes come at ${said("rate")} a second, whatever the controller does;`,
     "two share each Mountpoint Pod. Nobody runs them: the bench binds Mountpoint Pods to their",

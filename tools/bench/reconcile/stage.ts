@@ -14,6 +14,7 @@ import {
 import { startApiServer } from "../../stack/api-server.ts";
 import type { ControlPlane } from "../../stack/api-server.ts";
 import { useOf } from "../engine/process-tree.ts";
+import type { Pretended } from "./controller-process.ts";
 import { install, kubectl } from "./install.ts";
 
 export const MOUNTPOINTS = MOUNTPOINT_NAMESPACE_DEFAULT;
@@ -24,8 +25,7 @@ const log = createLog("error", { role: "bench" });
 
 /** A big cluster as the controller sees it: a real API server, and nobody behind it but us. */
 export class Stage implements AsyncDisposable {
-  /** With the controller's rights. */
-  readonly controllerKubeconfig: string;
+  readonly controllerAccess: Pretended;
   readonly client: KubeClient;
   /** Writes of whole pods that are not the controller's. */
   podWrites = 0;
@@ -39,12 +39,12 @@ export class Stage implements AsyncDisposable {
 
   private constructor(
     plane: ControlPlane,
-    controllerKubeconfig: string,
+    account: string,
     client: KubeClient,
     owned: AsyncDisposableStack,
   ) {
     this.#plane = plane;
-    this.controllerKubeconfig = controllerKubeconfig;
+    this.controllerAccess = { server: new URL(plane.url), account };
     this.client = client;
     this.#owned = owned;
     this.attachments = new WatchedList({
@@ -67,8 +67,8 @@ export class Stage implements AsyncDisposable {
     await using owned = new AsyncDisposableStack();
     const plane = owned.use(await startApiServer());
     const client = owned.use(new KubeClient(await loadKubeAccess(plane.kubeconfig)));
-    const controllerKubeconfig = await install(plane.kubeconfig);
-    const stage = new Stage(plane, controllerKubeconfig, client, owned.move());
+    const account = await install(plane.kubeconfig);
+    const stage = new Stage(plane, account, client, owned.move());
     const lists = [stage.attachments, stage.mountpointPods];
     for (const list of lists) void list.start(stage.signal);
     await Promise.all(lists.map((list) => list.synced));
