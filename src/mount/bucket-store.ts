@@ -1,10 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
-import { CacheDirectory } from "../cache/cache-directory.ts";
-import { CachedReader } from "../cache/cached-reader.ts";
-import { DiskCache } from "../cache/disk-cache.ts";
-import { limitedSpace, spaceBesides } from "../cache/space.ts";
 import type { CredentialSource } from "../s3/credentials.ts";
 import type { ObjectReader, ObjectStore } from "../s3/object-store.ts";
 import { locate } from "../s3/s3-location.ts";
@@ -13,6 +9,7 @@ import { S3Store } from "../s3/s3-store.ts";
 import { S3Transport } from "../s3/s3-transport.ts";
 import { CHECKSUM_KINDS } from "../s3/upload-checksum.ts";
 import type { ChecksumKind } from "../s3/upload-checksum.ts";
+import type { OpenCache } from "./bucket-cache.ts";
 import type { CacheOptions } from "./limit-options.ts";
 import type { MountOptions } from "./mount-options.ts";
 
@@ -20,8 +17,6 @@ const CONNECTIONS_MAX = 64;
 const CONNECT_TIMEOUT_MS = 3_000;
 const SILENCE_LIMIT_MS = 20_000;
 const PROBE_TIMEOUT_MS = 5_000;
-/** Of the cache's file system, for everybody else, when no limit was given. */
-const FREE_SHARE = 0.05;
 
 export interface OpenedBucket {
   readonly store: ObjectStore;
@@ -42,7 +37,7 @@ export async function openBucket(
     );
   }
   const location = locate(options);
-  const cache = options.cache && (await openCache(options.cache, log));
+  const cache = options.cache && (await openCache(options.cache, nameOf(location), log));
   const transport = new S3Transport({
     location,
     credentials: options.signs ? credentials : undefined,
@@ -62,8 +57,7 @@ export async function openBucket(
   });
   try {
     if (!isKnownToWork) await store.probe(options.engine.prefix, PROBE_TIMEOUT_MS);
-    const isCached = cache !== undefined;
-    return { store, reader: isCached ? new CachedReader(store, cache, nameOf(location)) : store };
+    return { store, reader: cache?.readerOf(store) ?? store };
   } catch (error) {
     store.close();
     await cache?.close();
@@ -71,14 +65,10 @@ export async function openBucket(
   }
 }
 
-async function openCache(options: CacheOptions, log: Log): Promise<DiskCache> {
-  const directory = CacheDirectory.open(options.directory);
-  const { limitBytes } = options;
-  const space =
-    limitBytes === undefined ? spaceBesides(directory.path, FREE_SHARE) : limitedSpace(limitBytes);
-  const cache = await DiskCache.open({ directory, space, log });
-  log.info({ directory: directory.path, usedBytes: cache.usedBytes, limitBytes }, "cache opened");
-  return cache;
+/** Loaded only where there is one: it would be a tenth of what an engine takes to start. */
+async function openCache(options: CacheOptions, bucketName: string, log: Log): Promise<OpenCache> {
+  const { openDiskCache } = await import("./bucket-cache.ts");
+  return openDiskCache(options, bucketName, log);
 }
 
 function nameOf({ host, port, tls, basePath, bucket }: S3Location): string {

@@ -2,6 +2,11 @@ import type { Environment } from "../base/flags.ts";
 import { runMount } from "../mount/run.ts";
 import { endWith } from "./end-with.ts";
 
+/** All that an engine loads before it serves: it is compiled when the bundle is made. */
+export async function load(): Promise<void> {
+  await import("../mount/handed-over.ts");
+}
+
 export async function run(argv: readonly string[], env: Environment): Promise<number> {
   return endWith(await runMount(argv, env));
 }
