@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type {
+  V1CSIDriver,
   V1ClusterRole,
   V1ClusterRoleBinding,
   V1Deployment,
@@ -128,4 +129,15 @@ test("pods carry the labels that runbooks for the reference driver select by", a
     return found.spec?.template.metadata?.labels?.["app"];
   });
   assert.deepEqual(labels, ["s3-csi-controller", "s3-csi-node"]);
+});
+
+test("the kubelet looks after the volumes of running pods, unless that is switched off", async () => {
+  for (const [values, expected] of [
+    [{}, true],
+    [{ "node.requiresRepublish": false }, false],
+  ] as const) {
+    const driver = (await render(values)).find(({ kind }) => kind === "CSIDriver");
+    assert.equal((driver as unknown as V1CSIDriver).spec.requiresRepublish, expected);
+  }
+  await assert.rejects(render({ "node.requiresRepublish": "no" }), /requiresRepublish.*boolean/s);
 });
