@@ -42,6 +42,7 @@ class PublishRun {
   readonly #firstReadyMs: number[] = [];
   readonly #secondReadyMs: number[] = [];
   readonly #burstFloorMs: number[] = [];
+  readonly #doubleFloorMs: number[] = [];
   readonly #burstVolumesMs: number[] = [];
   readonly #burstOneMs: number[] = [];
   readonly #departures: Departure[] = [];
@@ -86,9 +87,8 @@ class PublishRun {
   async burst(round: number): Promise<void> {
     const stage = this.#stage;
     const numbers = Array.from({ length: BURST }, (_, i) => i);
-    const plain: Workload[] = numbers.map((i) => ({ name: `plain-${round}-${i}` }));
-    this.#burstFloorMs.push(await stage.untilAllReady(plain));
-    await stage.remove(...plain.map(({ name }) => name));
+    this.#burstFloorMs.push(await this.#plain(`plain-${round}`, BURST));
+    this.#doubleFloorMs.push(await this.#plain(`double-${round}`, 2 * BURST));
     const names = numbers.map((i) => `burst-${round}-${i}`);
     await Promise.all(names.map((name) => stage.volume(name)));
     const own: Workload[] = names.map((name) => ({ name, claim: name }));
@@ -115,6 +115,7 @@ class PublishRun {
       firstReadyMs: this.#firstReadyMs,
       secondReadyMs: this.#secondReadyMs,
       burstFloorMs: this.#burstFloorMs,
+      doubleFloorMs: this.#doubleFloorMs,
       burstVolumesMs: this.#burstVolumesMs,
       burstOneMs: this.#burstOneMs,
       departures: this.#departures,
@@ -122,6 +123,14 @@ class PublishRun {
       shared: of(this.#shared),
       burstPublished: this.#bursts.map(of),
     };
+  }
+
+  /** Pods without a volume come and go; how long until the last was Ready. */
+  async #plain(name: string, count: number): Promise<number> {
+    const pods = Array.from({ length: count }, (_, i) => ({ name: `${name}-${i}` }));
+    const readyMs = await this.#stage.untilAllReady(pods);
+    await this.#stage.remove(...pods.map((pod) => pod.name));
+    return readyMs;
   }
 
   /** All but the idle one: the next burst shall find the node as the first one did. */

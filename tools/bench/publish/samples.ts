@@ -15,6 +15,8 @@ export interface Samples {
   readonly firstReadyMs: readonly number[];
   readonly secondReadyMs: readonly number[];
   readonly burstFloorMs: readonly number[];
+  /** As many pods as a burst of volumes makes, with their Mountpoint Pods. */
+  readonly doubleFloorMs: readonly number[];
   readonly burstVolumesMs: readonly number[];
   readonly burstOneMs: readonly number[];
   readonly departures: readonly Departure[];
@@ -42,6 +44,7 @@ export function figuresOf(samples: Samples): Figures {
     burst20_pvs_s: median(samples.burstVolumesMs) / 1000,
     burst20_one_s: median(samples.burstOneMs) / 1000,
     burst20_floor_s: median(samples.burstFloorMs) / 1000,
+    burst40_floor_s: median(samples.doubleFloorMs) / 1000,
     burst20_s: median(samples.burstPublished.map(spanMs)) / 1000,
     shared_publishes: shared.length,
     shared_ms_p50: median(sharedMs),
