@@ -4,8 +4,11 @@ import { childPathOf, isVisibleName } from "./file-name.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 
-/** Fewer items than this ahead of the reader: the next page is asked for. */
-const READ_AHEAD_ITEMS = 1000;
+/**
+ * Fewer items than this ahead of the reader: the next page is asked for. Several pages, so that the
+ * endpoint works on the next one also while the reader is at work on the last.
+ */
+const READ_AHEAD_ITEMS = 3000;
 
 export interface ListedItem {
   readonly name: string;
