@@ -4,9 +4,9 @@ import type { Credentials } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import type { MountpointPod } from "./cluster-view.ts";
 import type { HeldParts, Surroundings } from "./held-mount.ts";
+import { finishBy, REKEY_WITHIN_MS } from "./kept-mount.ts";
 import type { KeptMount, MountState, Server, Source } from "./kept-mount.ts";
 
-const REKEY_WITHIN_MS = 5_000;
 /** From the end of its connection to its own. */
 const DIE_WITHIN_MS = 2_000;
 
@@ -72,14 +72,7 @@ export class GivenMount implements KeptMount {
     }
     this.#isFinishing = true;
     this.#ending.abort();
-    try {
-      await this.#link.finish(signal);
-    } catch (error) {
-      this.#connection?.abort();
-      throw error;
-    } finally {
-      this.#release();
-    }
+    await finishBy(this.#link, this.#connection, signal).finally(() => this.#release());
   }
 
   letGo(): void {

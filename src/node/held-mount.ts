@@ -10,6 +10,7 @@ import type { FuseConnection } from "../sys/fuse-connection.ts";
 import { closeMountFds, listOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 import type { MountpointPod } from "./cluster-view.ts";
+import { finishBy, REKEY_WITHIN_MS } from "./kept-mount.ts";
 import type { KeptMount, MountNews, MountState, Server, Source } from "./kept-mount.ts";
 import type { Patience } from "./patience.ts";
 
@@ -37,7 +38,6 @@ export interface Surroundings {
 const USELESS: ReadonlySet<FailureKind> = new Set(["busy", "timeout"]);
 const HAND_OVER_WITHIN_MS = 60_000;
 const DIE_WITHIN_MS = 5_000;
-const REKEY_WITHIN_MS = 5_000;
 const FIRST_PAUSE_MS = 100;
 const PAUSE_MAX_MS = 5_000;
 
@@ -115,14 +115,7 @@ export class HeldMount implements KeptMount {
     }
     this.#isFinishing = true;
     this.#ending.abort();
-    try {
-      await this.#link.finish(signal);
-    } catch (error) {
-      this.#parts.connection?.abort();
-      throw error;
-    } finally {
-      this.#release();
-    }
+    await finishBy(this.#link, this.#parts.connection, signal).finally(() => this.#release());
   }
 
   /** Closes our copies, without a word: whoever serves it goes on. */

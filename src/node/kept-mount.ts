@@ -1,6 +1,10 @@
 import type { Credentials } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
+import type { FuseConnection } from "../sys/fuse-connection.ts";
 import type { MountpointPod } from "./cluster-view.ts";
+
+/** For a mounter to take other keys. */
+export const REKEY_WITHIN_MS = 5_000;
 
 /** A mounted source directory, as mountinfo shows it. */
 export interface Source {
@@ -41,4 +45,21 @@ export interface KeptMount {
   untilServed(signal: AbortSignal): Promise<void>;
   finish(signal: AbortSignal): Promise<void>;
   letGo(): void;
+}
+
+/**
+ * Sends the word before it returns. A mounter that does not do it is cut off from the kernel, so
+ * that nobody waits for it any more.
+ */
+export async function finishBy(
+  link: MounterLink,
+  connection: FuseConnection | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await link.finish(signal);
+  } catch (error) {
+    connection?.abort();
+    throw error;
+  }
 }

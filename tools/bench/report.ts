@@ -26,13 +26,17 @@ export function reportOf(part: string, machine: Figures, figures: Figures): Figu
 
 const UNITS: Readonly<Record<string, string>> = { ms: "ms", s: "s", mb: "MB", gbps: "GB/s" };
 
+/** The word of a figure's name that is its unit. */
+function unitWordOf(name: string): string | undefined {
+  return name.split("_").findLast((word) => Object.hasOwn(UNITS, word));
+}
+
 /** A table for people: `publish_ms_p50: 5123.4` becomes `publish p50   5123 ms`. */
 export function tableOf(figures: Figures): string {
   const rows = Object.entries(figures).map(([name, value]) => {
-    const words = name.split("_");
-    const unit = words.findLast((word) => Object.hasOwn(UNITS, word));
-    const title = words.filter((word) => word !== unit).join(" ");
-    return { title, value: shortOf(value), unit: UNITS[unit ?? ""] ?? "" };
+    const unit = unitWordOf(name);
+    const words = name.split("_").filter((word) => word !== unit);
+    return { title: words.join(" "), value: shortOf(value), unit: UNITS[unit ?? ""] ?? "" };
   });
   const titleWidth = Math.max(0, ...rows.map(({ title }) => title.length));
   const valueWidth = Math.max(0, ...rows.map(({ value }) => value.length));
@@ -65,4 +69,13 @@ export function machineRows(report: Figures): string[][] {
 export function pageHead(about: readonly string[], report: Figures, aims: string): string[] {
   const machine = markdownTable(["Machine", ""], machineRows(report));
   return [...about, "", ...machine, "", "## Aims", "", aims];
+}
+
+/** Figures of a page, each with what it is: its unit is in its name. */
+export function timesSection(titles: Readonly<Record<string, string>>, report: Figures): string[] {
+  const rows = Object.entries(titles).map(([figure, title]) => {
+    const unit = UNITS[unitWordOf(figure) ?? ""] ?? "";
+    return [title, `${shortOf(report[figure] ?? "-")} ${unit}`.trimEnd(), `\`${figure}\``];
+  });
+  return ["## Times", "", ...markdownTable(["From → to", "Time", "Figure"], rows), ""];
 }

@@ -1,8 +1,7 @@
-import { markdownTable } from "../../../src/base/markdown-table.ts";
 import { tableOfAims } from "../aim.ts";
 import type { Aim } from "../aim.ts";
 import type { Figures } from "../part.ts";
-import { pageHead, shortOf } from "../report.ts";
+import { pageHead, timesSection } from "../report.ts";
 
 const AIMS: readonly Aim[] = [
   { title: "50 claims bound", figure: "bind_50_s", unit: "s", atMost: 2 },
@@ -11,15 +10,15 @@ const AIMS: readonly Aim[] = [
   { title: "buckets left", figure: "buckets_left", unit: "", atMost: 0 },
 ];
 
-/** Figure → what it is, and its unit. */
-const FIGURES: Readonly<Record<string, readonly [title: string, unit: string]>> = {
-  bind_one_ms_p50: ["one claim: created → Bound, p50", "ms"],
-  bind_50_s: ["50 claims at once: first created → last Bound", "s"],
-  delete_50_s: ["50 claims at once: first deleted → last PV gone", "s"],
-  pvcs: ["claims at once in the largest round", ""],
-  bound: ["of them Bound", ""],
-  bound_s: ["largest round: first created → last Bound", "s"],
-  deleted_s: ["largest round: first deleted → last PV gone", "s"],
+/** Figure → what it is. */
+const TIMES: Readonly<Record<string, string>> = {
+  bind_one_ms_p50: "one claim: created → Bound, p50",
+  bind_50_s: "50 claims at once: first created → last Bound",
+  delete_50_s: "50 claims at once: first deleted → last PV gone",
+  pvcs: "claims at once in the largest round",
+  bound: "of them Bound",
+  bound_s: "largest round: first created → last Bound",
+  deleted_s: "largest round: first deleted → last PV gone",
 };
 
 export function aimTable(figures: Figures): string {
@@ -28,11 +27,6 @@ export function aimTable(figures: Figures): string {
 
 /** docs/benchmarks/provision.md */
 export function pagesOf(report: Figures): Record<string, string> {
-  const rows = Object.entries(FIGURES).map(([figure, [title, unit]]) => [
-    title,
-    `${shortOf(report[figure] ?? "-")} ${unit}`.trimEnd(),
-    `\`${figure}\``,
-  ]);
   const about = [
     "# Claims to buckets, and back",
     "",
@@ -43,10 +37,7 @@ export function pagesOf(report: Figures): Record<string, string> {
   ];
   const lines = [
     ...pageHead(about, report, aimTable(report)),
-    "## Times",
-    "",
-    ...markdownTable(["From → to", "Time", "Figure"], rows),
-    "",
+    ...timesSection(TIMES, report),
     "## What is what",
     "",
     "- For a claim the controller writes three times to the API server (finalizer and note, PV,",

@@ -1,8 +1,7 @@
-import { markdownTable } from "../../../src/base/markdown-table.ts";
 import { tableOfAims } from "../aim.ts";
 import type { Aim } from "../aim.ts";
 import type { Figures } from "../part.ts";
-import { pageHead, shortOf } from "../report.ts";
+import { pageHead, shortOf, timesSection } from "../report.ts";
 
 const AIMS: readonly Aim[] = [
   {
@@ -68,10 +67,6 @@ export function aimTable(figures: Figures): string {
 /** docs/benchmarks/publish.md */
 export function pagesOf(report: Figures): Record<string, string> {
   const said = (name: string) => shortOf(report[name] ?? "-");
-  const rows = Object.entries(TIMES).map(([figure, title]) => {
-    const unit = figure.endsWith("_s") ? "s" : "ms";
-    return [title, `${said(figure)} ${unit}`, `\`${figure}\``];
-  });
   const about = [
     "# A bucket in a pod, and out of it",
     "",
@@ -83,10 +78,7 @@ export function pagesOf(report: Figures): Record<string, string> {
   ];
   const lines = [
     ...pageHead(about, report, aimTable(report)),
-    "## Times",
-    "",
-    ...markdownTable(["From → to", "Time", "Figure"], rows),
-    "",
+    ...timesSection(TIMES, report),
     "## What is what",
     "",
     "- A pod that has a volume waits for it in steps of 300 ms: the kubelet looks so often whether",

@@ -1,8 +1,7 @@
-import { markdownTable } from "../../../src/base/markdown-table.ts";
 import { tableOfAims } from "../aim.ts";
 import type { Aim } from "../aim.ts";
 import type { Figures } from "../part.ts";
-import { pageHead, shortOf } from "../report.ts";
+import { pageHead, shortOf, timesSection } from "../report.ts";
 
 const AIMS: readonly Aim[] = [
   { title: "workloads attached", figure: "pods", unit: "", atLeast: 5000 },
@@ -17,16 +16,16 @@ const AIMS: readonly Aim[] = [
   { title: "restart: useless writes", figure: "restart_useless_writes", unit: "", atMost: 0 },
 ];
 
-/** Figure → what it is, and its unit. */
-const FIGURES: Readonly<Record<string, readonly [title: string, unit: string]>> = {
-  first_ms_p50: ["pod bound → attachment seen, with a new Mountpoint Pod, p50", "ms"],
-  first_ms_p99: ["the same, p99", "ms"],
-  join_ms_p50: ["pod bound → attachment seen, with one that is there, p50", "ms"],
-  join_ms_p99: ["the same, p99", "ms"],
-  reads_per_attach: ["reads of single objects, per attach", ""],
-  api_server_cpu_s: ["processor time while all come: API server", "s"],
-  controller_cpu_s: ["the controller", "s"],
-  bench_cpu_s: ["whoever makes the pods, and plays scheduler and kubelets", "s"],
+/** Figure → what it is. */
+const TIMES: Readonly<Record<string, string>> = {
+  first_ms_p50: "pod bound → attachment seen, with a new Mountpoint Pod, p50",
+  first_ms_p99: "the same, p99",
+  join_ms_p50: "pod bound → attachment seen, with one that is there, p50",
+  join_ms_p99: "the same, p99",
+  reads_per_attach: "reads of single objects, per attach",
+  api_server_cpu_s: "processor time while all come: API server",
+  controller_cpu_s: "the controller",
+  bench_cpu_s: "whoever makes the pods, and plays scheduler and kubelets",
 };
 
 export function aimTable(figures: Figures): string {
@@ -36,11 +35,6 @@ export function aimTable(figures: Figures): string {
 /** docs/benchmarks/reconcile.md */
 export function pagesOf(report: Figures): Record<string, string> {
   const said = (name: string) => shortOf(report[name] ?? "-");
-  const rows = Object.entries(FIGURES).map(([figure, [title, unit]]) => [
-    title,
-    `${said(figure)} ${unit}`.trimEnd(),
-    `\`${figure}\``,
-  ]);
   const about = [
     "# Attachments in a big cluster",
     "",
@@ -54,10 +48,7 @@ export function pagesOf(report: Figures): Record<string, string> {
   ];
   const lines = [
     ...pageHead(about, report, aimTable(report)),
-    "## Times",
-    "",
-    ...markdownTable(["From → to", "Time", "Figure"], rows),
-    "",
+    ...timesSection(TIMES, report),
     "## What is what",
     "",
     "- An attach ends when a watch of the bench tells of the attachment that lists the pod. It is",
