@@ -56,10 +56,13 @@ export async function underKills(given: UnderKills): Promise<number[]> {
   return pausesOf(killer.killedAtMs.slice(first), JSON.parse(stdout) as VictimReport);
 }
 
-/** One in each of as many equal stretches, and none in the very first chunk. */
-function randomPlaces(chunks: number, count: number): number[] {
+/** One in each of as many equal stretches: no two the same, and none in the very first chunk. */
+export function randomPlaces(chunks: number, count: number, random = Math.random): number[] {
   const stretch = chunks / count;
-  return Array.from({ length: count }, (_, n) => Math.floor((n + Math.random()) * stretch));
+  return Array.from({ length: count }, (_, n) => {
+    const [before, last] = [Math.floor(n * stretch), Math.floor((n + 1) * stretch)];
+    return before + 1 + Math.floor(random() * (last - before));
+  });
 }
 
 /** By kill: the longest call that ended after it and began before the next. */
