@@ -1,15 +1,15 @@
 import type { Buffer } from "node:buffer";
-import { read, writev, writevSync } from "node:fs";
+import { writev, writevSync } from "node:fs";
+import type { Socket } from "node:net";
+import { openDevice } from "../sys/device-stream.ts";
 import type { Protocol, Reply } from "./protocol.ts";
 import { encodeResend } from "./notify.ts";
 import { OPCODE } from "./opcode.ts";
 import { isUnanswerable } from "./slots.ts";
 import type { Leftover, Slot, Slots } from "./slots.ts";
 
-/** Each outstanding read(2) occupies one thread of the pool for as long as nothing happens. */
-const DEVICE_READERS = 4;
-
-const READ_AGAIN = new Set(["EAGAIN", "EINTR", "ENOENT", "EIO"]);
+/** A request was withdrawn while it was read. */
+const READ_AGAIN = new Set(["ENOENT", "EIO"]);
 
 export interface SessionEvents {
   /** Something is about to be seen by the kernel: what it stands for has to be kept by now. */
@@ -18,7 +18,11 @@ export interface SessionEvents {
   onLostReply(error: unknown): void;
 }
 
-/** Serves one FUSE connection: a few reads always outstanding, each reply in one writev(2). */
+/**
+ * Serves one FUSE connection: requests are read when there are any, each reply is one writev(2).
+ * INVARIANT: while the stream runs, it has a slot for the next request, and one is spare for the
+ * one after it: the stream asks for that before it can be stopped.
+ */
 export class Session {
   /** Settles when the connection is over (unmounted everywhere) or `stop` was called. */
   readonly ended: Promise<"disconnected" | "stopped">;
@@ -27,7 +31,11 @@ export class Session {
   readonly #protocol: Protocol;
   readonly #events: SessionEvents;
   readonly #end: (why: "disconnected" | "stopped") => void;
-  #reading = 0;
+  #stream: Socket | undefined;
+  #armed: Slot | undefined;
+  #spare: Slot | undefined;
+  #paused = false;
+  #notifying = 0;
   #over = false;
 
   constructor(fd: number, slots: Slots, protocol: Protocol, events: SessionEvents) {
@@ -40,8 +48,14 @@ export class Session {
     this.#end = resolve;
   }
 
+  /** Goes on reading, if it does not and there is room. */
   start(): void {
-    while (this.#reading < DEVICE_READERS && this.#readNext());
+    this.#armed ??= this.#slots.arm();
+    this.#spare ??= this.#slots.arm();
+    if (this.#over || this.#armed === undefined || this.#spare === undefined) return;
+    this.#stream ??= this.#open(this.#armed);
+    if (this.#paused) this.#stream.resume();
+    this.#paused = false;
   }
 
   /**
@@ -60,12 +74,11 @@ export class Session {
   }
 
   /**
-   * No message is handled any more. The outstanding reads stay where they are: what they
-   * receive stays in its slot for whoever serves the connection next.
+   * No message is read or handled any more. What was not answered stays in its slot for whoever
+   * serves the connection next.
    */
   stop(): void {
-    this.#over = true;
-    this.#end("stopped");
+    this.#finish("stopped");
   }
 
   /**
@@ -74,33 +87,39 @@ export class Session {
    */
   notify(message: Buffer): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    if (this.#over) resolve();
-    else writev(this.#fd, [message], () => resolve());
+    if (this.#over) return Promise.resolve();
+    this.#notifying += 1;
+    writev(this.#fd, [message], () => {
+      this.#notifying -= 1;
+      resolve();
+    });
     return promise;
   }
 
-  get hasOutstandingReads(): boolean {
-    return this.#reading > 0;
+  /** A thread may be inside the kernel, and wait there for an answer that nobody gives any more. */
+  get isNotifying(): boolean {
+    return this.#notifying > 0;
   }
 
-  #readNext(): boolean {
-    if (this.#over) return false;
-    const slot = this.#slots.arm();
-    if (slot === undefined) return false;
-    this.#reading += 1;
-    read(this.#fd, slot.bytes, 0, slot.bytes.length, null, (error, count) => {
-      this.#reading -= 1;
-      if (this.#over) return;
-      if (error === null) this.#receive(slot, count);
-      else this.#readFailed(slot, error);
+  #open(first: Slot): Socket {
+    const stream = openDevice(this.#fd, {
+      buffer: () => (this.#armed ?? first).bytes,
+      callback: (count) => this.#receive(count),
     });
-    return true;
+    stream.on("error", (error: NodeJS.ErrnoException) => this.#readFailed(error));
+    return stream;
   }
 
-  #receive(slot: Slot, count: number): void {
-    const place = this.#slots.park(slot, count);
-    this.start();
-    this.#serve(place, count, false);
+  /** False: no further one until a slot is free. */
+  #receive(count: number): boolean {
+    const slot = this.#armed;
+    if (this.#over || slot === undefined) return false;
+    this.#armed = this.#spare;
+    this.#spare = undefined;
+    this.#serve(this.#slots.park(slot, count), count, false);
+    this.#spare ??= this.#slots.arm();
+    this.#paused = this.#spare === undefined;
+    return !this.#paused;
   }
 
   #replay({ slot, sizeBytes }: Leftover): void {
@@ -125,12 +144,20 @@ export class Session {
     }
   }
 
-  /** A withdrawn or interrupted request is a reason to read again; ENODEV and all else, the end. */
-  #readFailed(slot: Slot, error: NodeJS.ErrnoException): void {
-    this.#slots.release(slot);
-    if (READ_AGAIN.has(error.code ?? "")) return this.start();
+  /** ENODEV and all that is not about a single request: the end. */
+  #readFailed(error: NodeJS.ErrnoException): void {
+    if (this.#over) return;
+    if (!READ_AGAIN.has(error.code ?? "")) return this.#finish("disconnected");
+    if (this.#armed !== undefined) this.#slots.release(this.#armed);
+    this.#armed = undefined;
+    this.#stream = undefined;
+    this.start();
+  }
+
+  #finish(why: "disconnected" | "stopped"): void {
     this.#over = true;
-    this.#end("disconnected");
+    this.#stream?.destroy();
+    this.#end(why);
   }
 
   /** On this thread, however large it is: a hop to another one costs more than the copy. */

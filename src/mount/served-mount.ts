@@ -72,7 +72,7 @@ export class ServedMount {
       onLostReply: (error) => log.error({ err: error }, "reply not taken by the kernel"),
     });
     process.once("exit", (status) => {
-      if (this.#session.hasOutstandingReads) exitNow(status);
+      if (this.#session.isNotifying) exitNow(status);
     });
     this.#session.resume(connection !== undefined && canResend(connection) && !options.hidesResend);
     if (connection !== undefined) resolve();
