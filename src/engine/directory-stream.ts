@@ -5,10 +5,10 @@ import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 
 /**
- * Fewer items than this ahead of the reader: the next page is asked for. Several pages, so that the
+ * Fewer items than this ahead of the reader: the next page is read. Several pages, so that the
  * endpoint works on the next one also while the reader is at work on the last.
  */
-const READ_AHEAD_ITEMS = 3000;
+const READ_AHEAD_ITEMS = 2000;
 
 export interface ListedItem {
   readonly name: string;
@@ -28,6 +28,12 @@ export interface DirectorySource {
   /** The first page begins behind the key `startAfter`, if it is not empty. */
   page(continuationToken: string | undefined, startAfter: string): Promise<ListPage>;
   hasKeysUnder(name: string): Promise<boolean>;
+}
+
+/** A page on its way, or here and not read yet. */
+interface Asked {
+  readonly page: Promise<ListPage>;
+  readonly validUntilMs: number;
 }
 
 /** The item at `index` is the first one behind the key, which is relative to the directory. */
@@ -50,6 +56,7 @@ export class DirectoryStream {
   #complete = false;
   #heldBack: ListedObject | undefined;
   #lastPrefix = "";
+  #asked: Asked | undefined;
   #loading: Promise<void> | undefined;
   readonly #after: string;
   #passed: string;
@@ -130,8 +137,11 @@ export class DirectoryStream {
   }
 
   async #addNext(): Promise<void> {
-    const validUntilMs = Date.now() + this.#source.ttlMs;
-    const page = await this.#source.page(this.#token, this.#after);
+    const asked = this.#asked ?? this.#ask(this.#token);
+    this.#asked = undefined;
+    const page = await asked.page;
+    // The endpoint works on the next page while this one is read.
+    const next = page.nextToken === undefined ? undefined : this.#ask(page.nextToken);
     const objects = this.#heldBack ? [this.#heldBack, ...page.objects] : [...page.objects];
     const lastKey = maxKey(objects.at(-1)?.key ?? "", page.prefixes.at(-1) ?? "");
     // Whether the last object is hidden by its directory is seen in the next page at the latest.
@@ -140,10 +150,19 @@ export class DirectoryStream {
     const hidden = await this.#hiddenFiles(objects, page, lastKey);
     this.#heldBack = heldBack;
     this.#token = page.nextToken;
-    this.#addAll(objects, page.prefixes, hidden, validUntilMs);
+    this.#asked = next;
+    this.#addAll(objects, page.prefixes, hidden, asked.validUntilMs);
     if (page.nextToken !== undefined) return;
     for (const { item } of this.#locals) this.#items.push(item);
     this.#complete = true;
+  }
+
+  /** How it ends is told to whoever reads it. */
+  #ask(token: string | undefined): Asked {
+    const validUntilMs = Date.now() + this.#source.ttlMs;
+    const page = this.#source.page(token, this.#after);
+    page.catch(() => undefined);
+    return { page, validUntilMs };
   }
 
   /**

@@ -96,9 +96,9 @@ export class Namespace {
   async #ask(path: string): Promise<Inode | undefined> {
     const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
     const key = this.keyOf(path);
-    const [object, isDirectory] = await Promise.all([
+    const [isDirectory, object] = await Promise.all([
+      this.#hasKeysUnder(key, signal), // first: it takes longer
       this.#store.head(key, signal),
-      this.#hasKeysUnder(key, signal),
     ]);
     return this.#bind(path, isDirectory ? "directory" : object);
   }

@@ -1,38 +1,128 @@
 import { Failure } from "../base/failure.ts";
 import type { ListedObject, ListPage } from "./object-store.ts";
 import type { XmlElement } from "./xml.ts";
-import { readXml } from "./xml.ts";
+import { readXml, unescapeXml } from "./xml.ts";
 
 const ARCHIVES = new Set(["GLACIER", "DEEP_ARCHIVE"]);
+const SLASH = 0x2f;
 
-/** Reads a ListBucketResult. Servers that ignore `encoding-type=url` do not say EncodingType. */
+type Decode = (text: string) => string;
+
+/**
+ * Reads a ListBucketResult. What makes it long, its objects, is cut out first and read when it is
+ * asked for: whoever wants the next page as well can ask for it before that.
+ */
 export function readListPage(document: string): ListPage {
-  const root = readXml(document);
+  const { root, objects } = cutOpen(document);
   if (root.name !== "ListBucketResult") {
     throw new Failure("remote", `a listing was asked for, and <${root.name}> came`);
   }
+  // Servers that ignore `encoding-type=url` do not say EncodingType.
   const decode = root.textOf("EncodingType") === "url" ? urlDecode : (text: string) => text;
   const truncated = root.textOf("IsTruncated") === "true";
   const nextToken = root.textOf("NextContinuationToken");
   if (truncated && nextToken === undefined) {
     throw new Failure("remote", "a listing that goes on, and does not say where");
   }
-  return {
-    objects: root.all("Contents").map((element) => readObject(element, decode)),
-    prefixes: root.all("CommonPrefixes").map((element) => decode(element.textOf("Prefix") ?? "")),
-    nextToken: truncated ? nextToken : undefined,
-  };
+  return new CutPage(root, objects, truncated ? nextToken : undefined, decode);
 }
 
-function readObject(element: XmlElement, decode: (text: string) => string): ListedObject {
+class CutPage implements ListPage {
+  readonly nextToken: string | undefined;
+  readonly #root: XmlElement;
+  readonly #cut: readonly string[];
+  readonly #decode: Decode;
+  #objects: readonly ListedObject[] | undefined;
+
+  constructor(
+    root: XmlElement,
+    cut: readonly string[],
+    nextToken: string | undefined,
+    decode: Decode,
+  ) {
+    this.nextToken = nextToken;
+    this.#root = root;
+    this.#cut = cut;
+    this.#decode = decode;
+  }
+
+  get objects(): readonly ListedObject[] {
+    this.#objects ??= [
+      ...this.#cut.map((block) => readBlock(block, this.#decode)),
+      ...this.#root.all("Contents").map((element) => readObject(element, this.#decode)),
+    ];
+    return this.#objects;
+  }
+
+  get prefixes(): readonly string[] {
+    const elements = this.#root.all("CommonPrefixes");
+    return elements.map((element) => this.#decode(element.textOf("Prefix") ?? ""));
+  }
+}
+
+/** The texts of the objects, and a tree of the rest; or all as a tree, where that is not safe. */
+function cutOpen(document: string): { root: XmlElement; objects: string[] } {
+  const objects: string[] = [];
+  // Comments and CDATA may contain anything, also what looks like an end.
+  if (document.includes("<!")) return { root: readXml(document), objects };
+  const root = readXml(cutOut("Contents", document, objects));
+  // Written in two ways: only the tree has the order.
+  if (root.child("Contents") !== undefined) return { root: readXml(document), objects: [] };
+  return { root, objects };
+}
+
+/** The document without the elements of this name; what is in them goes into `cut`. */
+function cutOut(name: string, document: string, cut: string[]): string {
+  const [start, end] = [`<${name}>`, `</${name}>`];
+  const rest: string[] = [];
+  let at = 0;
+  for (;;) {
+    const startAt = document.indexOf(start, at);
+    const endAt = startAt === -1 ? -1 : document.indexOf(end, startAt);
+    if (endAt === -1) break;
+    if (startAt > at) rest.push(document.slice(at, startAt));
+    cut.push(document.slice(startAt + start.length, endAt));
+    at = endAt + end.length;
+  }
+  rest.push(document.slice(at));
+  return rest.join("");
+}
+
+/** The usual object is a row of `<Name>text</Name>`; any other one is read as what it is: XML. */
+function readBlock(block: string, decode: Decode): ListedObject {
+  const object = { key: "", etag: "", sizeBytes: 0, mtimeMs: 0, archived: false };
+  for (let at = 0; ;) {
+    const nameAt = block.indexOf("<", at) + 1;
+    if (nameAt === 0) return object;
+    const textAt = block.indexOf(">", nameAt) + 1;
+    const textEnd = block.indexOf("<", textAt);
+    const name = block.slice(nameAt, textAt - 1);
+    const isPlain = block.charCodeAt(textEnd + 1) === SLASH && block.startsWith(name, textEnd + 2);
+    at = textEnd + 3 + name.length;
+    if (textEnd === -1 || !isPlain || block[at - 1] !== ">" || name.includes(":")) {
+      return readObject(readXml(`<Contents>${block}</Contents>`), decode);
+    }
+    if (name === "Key") object.key = decode(unescapeXml(block.slice(textAt, textEnd)));
+    else if (name === "ETag") object.etag = unescapeXml(block.slice(textAt, textEnd));
+    else if (name === "Size") object.sizeBytes = Number(block.slice(textAt, textEnd));
+    else if (name === "LastModified") object.mtimeMs = timeOf(block.slice(textAt, textEnd));
+    else if (name === "StorageClass") object.archived = ARCHIVES.has(block.slice(textAt, textEnd));
+  }
+}
+
+function readObject(element: XmlElement, decode: Decode): ListedObject {
   const restored = element.child("RestoreStatus")?.textOf("IsRestoreInProgress") === "false";
   return {
     key: decode(element.textOf("Key") ?? ""),
     etag: element.textOf("ETag") ?? "",
     sizeBytes: Number(element.textOf("Size") ?? 0),
-    mtimeMs: Date.parse(element.textOf("LastModified") ?? "") || 0,
+    mtimeMs: timeOf(element.textOf("LastModified") ?? ""),
     archived: ARCHIVES.has(element.textOf("StorageClass") ?? "") && !restored,
   };
+}
+
+function timeOf(text: string): number {
+  return Date.parse(text) || 0;
 }
 
 export function urlDecode(text: string): string {

@@ -53,7 +53,7 @@ export function readXml(source: string): XmlElement {
   while (at < source.length) {
     const top = open.at(-1) ?? document;
     const tagAt = source.indexOf("<", at);
-    top.text += unescape(source.slice(at, tagAt === -1 ? source.length : tagAt));
+    top.text += unescapeXml(source.slice(at, tagAt === -1 ? source.length : tagAt));
     if (tagAt === -1) break;
     at = readMarkup(source, tagAt, open);
   }
@@ -109,7 +109,7 @@ function skipPast(source: string, mark: string, from: number): number {
   return at + mark.length;
 }
 
-function unescape(text: string): string {
+export function unescapeXml(text: string): string {
   if (!text.includes("&")) return text;
   // By far the most: the quotes around an ETag.
   const plain = text.replaceAll("&quot;", '"').replaceAll("&#34;", '"');
