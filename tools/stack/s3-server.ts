@@ -78,7 +78,7 @@ export async function startS3In(
     ],
     env: { ROOT_ACCESS_KEY: access.accessKeyId, ROOT_SECRET_KEY: access.secretAccessKey },
   });
-  await service.answers(() => canConnect(address), READY_WITHIN_MS);
+  await service.answers(() => canConnect(address, PORT), READY_WITHIN_MS);
   const dispose = () => service[Symbol.asyncDispose]();
   const program = [...wrapper, join(dir, "versitygw")];
   const addAccount = (name: string) => createAccount(program, access, name);
@@ -97,8 +97,8 @@ async function createAccount(
   return account;
 }
 
-async function canConnect(host: string): Promise<boolean> {
-  const socket = connect({ host, port: PORT });
+export async function canConnect(host: string, port: number): Promise<boolean> {
+  const socket = connect({ host, port });
   try {
     await once(socket, "connect");
     return true;

@@ -8,6 +8,7 @@ import { S3Transport } from "../../../src/s3/s3-transport.ts";
 import { CHECKSUM_KINDS } from "../../../src/s3/upload-checksum.ts";
 import { programs } from "../../programs.ts";
 import { claimSlot, MARK } from "../../stack/instance.ts";
+import type { Instance } from "../../stack/instance.ts";
 import { startS3In } from "../../stack/s3-server.ts";
 import type { S3Access } from "../../stack/s3-server.ts";
 import { limit } from "./content.ts";
@@ -16,9 +17,12 @@ export const BUCKET = "bench";
 
 /** Where the contenders meet: one bucket of one S3 server, and a directory for what they write. */
 export interface Arena extends AsyncDisposable {
+  readonly instance: Instance;
   readonly access: S3Access;
   readonly serverPid: number;
   readonly store: S3Store;
+  /** Where the server keeps objects, as files. */
+  readonly dataDir: string;
   /** Removed at the end, by the next start of any stack at the latest. */
   readonly dir: string;
   /** In the environment of every process here: one that outlives a killed run is found by it. */
@@ -30,12 +34,16 @@ export async function openArena(): Promise<Arena> {
   const instance = owned.use(await claimSlot());
   const program = await programs("versitygw");
   const server = owned.use(await startS3In(instance, instance.address, [], program));
-  const store = owned.adopt(await openStore(server), (open) => open.close());
+  const transport = transportTo(server);
+  await transport.send({ method: "PUT", key: "" }, limit());
+  const store = owned.adopt(storeOn(transport), (open) => open.close());
   const all = owned.move();
   return {
+    instance,
     access: server,
     serverPid: server.service.pid,
     store,
+    dataDir: server.dataDir,
     dir: instance.dir,
     mark: { [MARK]: instance.dir },
     [Symbol.asyncDispose]: () => all.disposeAsync(),
@@ -49,10 +57,14 @@ export function serverVersion(): string {
   return `versitygw ${version}`;
 }
 
-async function openStore({ endpoint, region, ...keys }: S3Access): Promise<S3Store> {
+export function openStore(access: S3Access): S3Store {
+  return storeOn(transportTo(access));
+}
+
+function transportTo({ endpoint, region, ...keys }: S3Access): S3Transport {
   const { accessKeyId } = keys;
   const secretAccessKey = new Secret(keys.secretAccessKey);
-  const transport = new S3Transport({
+  return new S3Transport({
     location: locate({ bucket: BUCKET, region, endpointUrl: endpoint, forcePathStyle: true }),
     credentials: fixedCredentials({ accessKeyId, secretAccessKey, sessionToken: undefined }),
     ca: undefined,
@@ -63,7 +75,9 @@ async function openStore({ endpoint, region, ...keys }: S3Access): Promise<S3Sto
     signsPayload: false,
     extraHeaders: {},
   });
-  await transport.send({ method: "PUT", key: "" }, limit());
+}
+
+function storeOn(transport: S3Transport): S3Store {
   const uploads = { objectHeaders: {}, checksum: CHECKSUM_KINDS.crc32 };
   return new S3Store(transport, { attemptsMax: 3, windowMs: 10_000 }, uploads);
 }

@@ -38,6 +38,8 @@ export interface Case {
   readonly work: (attempt: Attempt) => Promise<string | void>;
   /** Not timed: were the bytes and names right? Removes what was written. */
   readonly check?: (attempt: Attempt, printed: string) => Promise<void>;
+  /** Of the two servers of an arena: the S3 server itself, or the files that it keeps. */
+  readonly of?: "files";
   /** What the work amounts to, for a rate. */
   readonly amount: { readonly bytes: number } | { readonly operations: number };
 }
@@ -115,6 +117,7 @@ function randomReads(name: string, jobs: number): Case {
   };
   return {
     name,
+    of: "files",
     amount: { operations: jobs * RANDOM_READS },
     work: async ({ directory }) => {
       await Promise.all(Array.from({ length: jobs }, (_, job) => reader(directory, job)));

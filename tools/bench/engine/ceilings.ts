@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { S3Store } from "../../../src/s3/s3-store.ts";
 import { randomPages, RANDOM_READS } from "./cases.ts";
+import type { Case } from "./cases.ts";
 import {
   FLAT,
   inParallel,
@@ -15,13 +16,17 @@ import {
 
 const ignore = () => undefined;
 
+interface Ceiling extends Pick<Case, "of"> {
+  readonly work: (store: S3Store) => Promise<unknown>;
+}
+
 /** Figure → the same work by plain HTTP, without a filesystem. */
-export const CEILINGS: Readonly<Record<string, (store: S3Store) => Promise<unknown>>> = {
-  read1_http_s: readInParallel,
-  write_http_s: writeInParallel,
-  rand1_http_s: readPages,
-  ls_bare_s: (store) => listAll(store, `${FLAT.directory}/`),
-  find_bare_s: listTree,
+export const CEILINGS: Readonly<Record<string, Ceiling>> = {
+  read1_http_s: { work: readInParallel },
+  write_http_s: { work: writeInParallel },
+  rand1_http_s: { work: readPages, of: "files" },
+  ls_bare_s: { work: (store) => listAll(store, `${FLAT.directory}/`) },
+  find_bare_s: { work: listTree },
 };
 
 async function readInParallel(store: S3Store): Promise<void> {

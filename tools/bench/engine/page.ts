@@ -60,6 +60,8 @@ function engineMd(report: Figures): string {
     "CPU and memory are those of the mounting program and its children: the sum of their CPU",
     "seconds, the peak of the largest one (for the last case: what it holds when idle). Random",
     "reads of s3fs are no match: it fetches the whole file to a local disk and reads it there.",
+    "They are served by nginx, from the S3 server's own file: that server takes a millisecond of",
+    "CPU for each ranged GET, and would be all that is measured.",
     "",
     "## Ceilings",
     "",

@@ -9,6 +9,7 @@ import { contenders } from "./contenders.ts";
 import type { Contender } from "./contenders.ts";
 import { fill, LARGE, writeLocal } from "./content.ts";
 import { fetchedPerRead } from "./fetched.ts";
+import { openFileFront } from "./file-front.ts";
 import { OURS } from "./figure-names.ts";
 import { measure, measureMount, seconds } from "./measure.ts";
 import { Samples } from "./samples.ts";
@@ -28,19 +29,26 @@ export async function engineFigures(
   progress: (text: string) => void,
 ): Promise<Figures> {
   await using arena = await openArena();
-  const all = await contenders(arena.access, arena.dir);
   await fill(arena.store, progress);
+  await using front = await openFileFront(arena);
+  const all = await contenders(arena.access, arena.dir);
+  const atFront = await contenders(front.access, arena.dir);
   const source = join(arena.dir, "source");
   await writeLocal(source, LARGE);
   const samples = new Samples();
   const ceilings = new Map<string, number[]>();
   for (let round = 1; round <= rounds; round++) {
     const say = (text: string) => progress(`round ${round} of ${rounds}: ${text}`);
-    await runRound(arena, inTurn(all, round), source, { samples, round, say });
+    const stages = {
+      s3: { arena, all: inTurn(all, round) },
+      files: { arena: front, all: inTurn(atFront, round) },
+    };
+    await runRound(stages, source, { samples, round, say });
     say("plain HTTP");
-    for (const [name, work] of Object.entries(CEILINGS)) {
+    for (const [name, { of, work }] of Object.entries(CEILINGS)) {
+      const { store } = of === "files" ? front : arena;
       const list = ceilings.get(name) ?? [];
-      ceilings.set(name, [...list, await seconds(() => work(arena.store))]);
+      ceilings.set(name, [...list, await seconds(() => work(store))]);
     }
   }
   progress("bytes per random read");
@@ -62,6 +70,12 @@ export async function engineFigures(
   };
 }
 
+/** A server, and who mounts from it, in the order of this round. */
+interface Stage {
+  readonly arena: Arena;
+  readonly all: readonly Contender[];
+}
+
 interface Round {
   readonly samples: Samples;
   readonly round: number;
@@ -70,8 +84,7 @@ interface Round {
 
 /** What goes wrong with one contender in one case is told in its figures, and the rest goes on. */
 async function runRound(
-  arena: Arena,
-  all: readonly Contender[],
+  stages: { readonly s3: Stage; readonly files: Stage },
   source: string,
   { samples, round, say }: Round,
 ): Promise<void> {
@@ -84,13 +97,14 @@ async function runRound(
     }
   };
   for (const one of CASES) {
+    const { arena, all } = stages[one.of ?? "s3"];
     for (const contender of all) {
       const go = { id: `${contender.name}-${round}`, source };
       await attempt(one.name, contender.name, () => measure(arena, contender, one, go));
     }
   }
-  for (const contender of all) {
-    await attempt("mount", contender.name, () => measureMount(arena, contender));
+  for (const contender of stages.s3.all) {
+    await attempt("mount", contender.name, () => measureMount(stages.s3.arena, contender));
   }
 }
 
