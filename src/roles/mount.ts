@@ -1,5 +1,6 @@
 import type { Environment } from "../base/flags.ts";
 import { runMount } from "../mount/run.ts";
+import { dropStartUpPagesLater } from "../sys/start-up-pages.ts";
 import { endWith } from "./end-with.ts";
 
 /** All that an engine loads before it serves: it is compiled when the bundle is made. */
@@ -8,5 +9,6 @@ export async function load(): Promise<void> {
 }
 
 export async function run(argv: readonly string[], env: Environment): Promise<number> {
+  dropStartUpPagesLater();
   return endWith(await runMount(argv, env));
 }

@@ -2,6 +2,7 @@ import type { Environment, Flags } from "../base/flags.ts";
 import { createLineLog } from "../base/line-log.ts";
 import { absolutePath, absolutePathIfAny } from "../base/plain-schema.ts";
 import { Mounter } from "../mounter/mounter.ts";
+import { dropStartUpPagesLater } from "../sys/start-up-pages.ts";
 import { endWith } from "./end-with.ts";
 import { LOG_FLAGS, logFieldsOf, readSettings } from "./settings.ts";
 
@@ -33,6 +34,7 @@ export async function run(argv: readonly string[], env: Environment): Promise<nu
   const { mountS3: program, credentialsDir } = config;
   const mountS3 = program === undefined ? undefined : { program, credentialsDir };
   const mounter = new Mounter(createLineLog(config.logLevel, logFieldsOf(ROLE)), mountS3);
+  dropStartUpPagesLater();
   process.on("SIGTERM", () => mounter.terminate());
   process.on("SIGHUP", () => mounter.replaceEngine());
   return endWith(await mounter.run(config.comm));
