@@ -85,11 +85,12 @@ test("an end that had begun comes to its end, also when nobody asks for it again
   await next.release(handle);
 });
 
-/** Has no place for one of its keys. */
+/** Has no place for one of its keys, and says so when the next part has begun. */
 class PartialStore extends MemoryStore {
   override async uploadPart(...args: Parameters<MemoryStore["uploadPart"]>) {
-    if (args[0] === "bad") throw new Failure("remote", "no place");
-    return super.uploadPart(...args);
+    if (args[0] !== "bad") return super.uploadPart(...args);
+    await new Promise(setImmediate);
+    throw new Failure("remote", "no place");
   }
 }
 

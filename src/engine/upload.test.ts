@@ -32,9 +32,9 @@ class FlakyStore extends MemoryStore {
     await this.#trip();
     return super.createUpload(key);
   }
-  override async uploadPart(key: string, uploadId: string, partNumber: number, body: Uint8Array) {
+  override async uploadPart(...args: Parameters<MemoryStore["uploadPart"]>) {
     await this.#trip();
-    return super.uploadPart(key, uploadId, partNumber, body);
+    return super.uploadPart(...args);
   }
 }
 

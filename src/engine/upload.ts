@@ -2,9 +2,10 @@ import { randomUUID } from "node:crypto";
 import type { Journal } from "../journal/journal.ts";
 import { newUpload } from "../journal/saved-state.ts";
 import type { SavedUpload, UploadRecord } from "../journal/saved-state.ts";
-import type { Segment, Spool } from "../journal/spool.ts";
+import type { Spool } from "../journal/spool.ts";
 import type { ObjectStore, UploadedPart } from "../s3/object-store.ts";
 import { isPosixCode, PosixFailure } from "./posix-failure.ts";
+import { SummedSegment } from "./summed-segment.ts";
 import { Turns } from "./turns.ts";
 import { UploadNotes } from "./upload-notes.ts";
 
@@ -36,7 +37,7 @@ export class Upload {
   readonly #parts: Promise<UploadedPart>[] = [];
   readonly #turns = new Turns();
   readonly #inFlight = new Set<Promise<unknown>>();
-  #segment: Segment | undefined;
+  #segment: SummedSegment | undefined;
   #sizeBytes = 0;
   #uploadId: Promise<string> | undefined;
   /** Since when a lost answer may have left an upload behind. */
@@ -100,7 +101,7 @@ export class Upload {
 
   /** No more writes will come. */
   close(): void {
-    if (this.#segment !== undefined) this.#deps.spool.give(this.#segment);
+    if (this.#segment !== undefined) this.#deps.spool.give(this.#segment.segment);
     this.#segment = undefined;
   }
 
@@ -141,7 +142,7 @@ export class Upload {
     else this.#uploadId = Promise.resolve(created.uploadId);
     this.#restoreEnding(ending);
     for (const { part, at, size } of [...segments.values()].toSorted((a, b) => a.part - b.part)) {
-      const segment = this.#deps.spool.claim(at, size);
+      const segment = new SummedSegment(this.#deps.spool.claim(at, size));
       this.#sizeBytes += segment.filledBytes;
       const isWhole = segment.filledBytes === this.#deps.partSizeBytes;
       if (isWhole && this.#failure === undefined) this.#startPart(part, segment);
@@ -196,10 +197,11 @@ export class Upload {
   }
 
   /** The first part's segment grows with the file: most files are small. */
-  async #segmentFor(sizeBytes: number): Promise<Segment> {
-    const { spool, partSizeBytes } = this.#deps;
+  async #segmentFor(sizeBytes: number): Promise<SummedSegment> {
+    const { store, spool, partSizeBytes } = this.#deps;
     const former = this.#segment;
     if (former?.hasRoomFor(sizeBytes) === true) return former;
+    const sum = former === undefined ? await store.startSum() : undefined;
     const needed = (former?.filledBytes ?? 0) + sizeBytes;
     let capacity = this.#parts.length > 0 ? partSizeBytes : FIRST_SEGMENT_BYTES;
     while (capacity < needed) capacity *= 4;
@@ -209,13 +211,13 @@ export class Upload {
       await Promise.race(this.#inFlight);
     }
     if (this.#failure !== undefined) throw this.#failure;
-    const segment = spool.take(capacity);
-    if (former !== undefined) segment.append(former.bytes);
-    const { at, sizeBytes: size } = segment;
+    const taken = spool.take(capacity);
+    const segment = former?.movedTo(taken) ?? new SummedSegment(taken, sum);
+    const { at, sizeBytes: size } = taken;
     const part = this.#parts.length + 1;
     this.#notes.note({ is: "segment", handle: this.#handle, part, at, size });
     this.#segment = segment;
-    if (former !== undefined) spool.give(former);
+    if (former !== undefined) spool.give(former.segment);
     return segment;
   }
 
@@ -228,13 +230,13 @@ export class Upload {
     this.#startPart(this.#parts.length + 1, segment);
   }
 
-  #startPart(partNumber: number, segment: Segment): void {
+  #startPart(partNumber: number, segment: SummedSegment): void {
     const sent = this.#sendPart(partNumber, segment);
     // Noted before its place goes to others: a successor must not claim it for this one.
     const part = sent
       .catch((error: unknown) => this.#failPart(error))
       .finally(() => {
-        this.#deps.spool.give(segment);
+        this.#deps.spool.give(segment.segment);
         this.#inFlight.delete(watched);
       });
     const watched = part.catch(() => undefined);
@@ -242,12 +244,12 @@ export class Upload {
     this.#parts[partNumber - 1] = part;
   }
 
-  async #sendPart(partNumber: number, { bytes }: Segment): Promise<UploadedPart> {
+  async #sendPart(partNumber: number, { bytes, sum }: SummedSegment): Promise<UploadedPart> {
     const { store } = this.#deps;
     const { signal } = this.#abort;
     this.#uploadId ??= this.#begin();
     const uploadId = await this.#uploadId;
-    const part = await store.uploadPart(this.#key, uploadId, partNumber, bytes, signal);
+    const part = await store.uploadPart(this.#key, uploadId, partNumber, bytes, signal, sum);
     const { etag, checksum } = part;
     const more = { size: bytes.length, ...(checksum === undefined ? {} : { checksum }) };
     this.#notes.note({ is: "sent", handle: this.#handle, part: partNumber, etag, ...more });

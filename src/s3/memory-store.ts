@@ -7,8 +7,10 @@ import type {
   ObjectInfo,
   ObjectStore,
   RangeRead,
+  RunningSum,
   UploadedPart,
 } from "./object-store.ts";
+import { checksumOf, CHECKSUM_KINDS } from "./upload-checksum.ts";
 
 interface Stored extends ObjectInfo {
   readonly nonce: string;
@@ -88,14 +90,23 @@ export class MemoryStore implements ObjectStore {
     return uploadId;
   }
 
+  startSum(): Promise<RunningSum> {
+    return CHECKSUM_KINDS.crc32.start();
+  }
+
   async uploadPart(
     _key: string,
     uploadId: string,
     partNumber: number,
     body: Uint8Array,
+    _signal?: AbortSignal,
+    sum?: string,
   ): Promise<UploadedPart> {
     const parts = this.#uploads.get(uploadId);
     if (parts === undefined) throw new Failure("absent", uploadId);
+    if (sum !== undefined && sum !== (await checksumOf(CHECKSUM_KINDS.crc32, body))) {
+      throw new Failure("remote", `part ${partNumber}: the bytes are not those of the sum`);
+    }
     parts.set(partNumber, Buffer.from(body));
     return { partNumber, etag: `"part-${partNumber}"` };
   }

@@ -43,6 +43,13 @@ export interface UploadedPart {
   readonly checksum?: string;
 }
 
+/** What S3 verifies a body by, summed up while its bytes come, in their order. */
+export interface RunningSum {
+  add(data: Uint8Array): void;
+  /** Of all that was added so far. */
+  readonly value: string;
+}
+
 /** Where the contents of objects come from. */
 export interface ObjectReader {
   /**
@@ -63,12 +70,16 @@ export interface ObjectStore extends ObjectReader {
   createUpload(key: string, nonce: string, signal: AbortSignal): Promise<string>;
   /** Removes uploads of this key without any part that began since then: nobody has their id. */
   abortStrays(key: string, sinceMs: number, signal: AbortSignal): Promise<void>;
+  /** For a part that is about to come; undefined: it is not verified by a sum of ours. */
+  startSum(): Promise<RunningSum | undefined>;
+  /** `sum`: of the whole body, if somebody has it already. */
   uploadPart(
     key: string,
     uploadId: string,
     partNumber: number,
     body: Uint8Array,
     signal: AbortSignal,
+    sum?: string,
   ): Promise<UploadedPart>;
   completeUpload(
     key: string,

@@ -9,7 +9,7 @@ import { fixedCredentials } from "./credentials.ts";
 import { locate } from "./s3-location.ts";
 import { S3Store } from "./s3-store.ts";
 import { S3Transport } from "./s3-transport.ts";
-import { CHECKSUM_KINDS } from "./upload-checksum.ts";
+import { checksumOf, CHECKSUM_KINDS } from "./upload-checksum.ts";
 
 type Answer = (response: ServerResponse, request: IncomingMessage) => void;
 
@@ -185,7 +185,7 @@ test("a body carries its checksum, and is sent again when it was damaged on its 
     response.writeHead(200, { etag: '"e"' }).end();
   };
   using endpoint = await scripted([damaged, stored, stored]);
-  const sum = await CHECKSUM_KINDS.crc32.of(BODY);
+  const sum = await checksumOf(CHECKSUM_KINDS.crc32, BODY);
   await endpoint.store.put("k", BODY, NONCE, signal);
   const part = await endpoint.store.uploadPart("k", "u", 1, BODY, signal);
   assert.deepEqual(sums, [sum, sum, sum]);

@@ -7,12 +7,14 @@ import type {
   ObjectInfo,
   ObjectStore,
   RangeRead,
+  RunningSum,
   UploadedPart,
 } from "./object-store.ts";
 import type { HttpResponse } from "./response-reader.ts";
 import { AwayFailure, PermanentFailure, retry } from "./retry.ts";
 import type { RetryPolicy } from "./retry.ts";
 import type { S3Request, S3Transport } from "./s3-transport.ts";
+import { checksumOf } from "./upload-checksum.ts";
 import type { ChecksumKind } from "./upload-checksum.ts";
 import { hasParts, readUploads } from "./upload-list.ts";
 import { escapeXml, readXml } from "./xml.ts";
@@ -103,7 +105,7 @@ export class S3Store implements ObjectStore {
   /** After a lost answer it is not sent again over what others may have put there meanwhile. */
   async put(key: string, body: Uint8Array, nonce: string, signal: AbortSignal) {
     const { checksum, objectHeaders } = this.#uploads;
-    const sum = checksum && { [checksum.header]: await checksum.of(body) };
+    const sum = checksum && { [checksum.header]: await checksumOf(checksum, body) };
     const headers = { ...objectHeaders, ...sum, [NONCE_HEADER]: nonce };
     const request = { method: "PUT", key, body, headers } as const;
     let lost = false;
@@ -143,12 +145,17 @@ export class S3Store implements ObjectStore {
     await retry(this.#policy, signal, () => this.#abortStrays(key, sinceMs, signal));
   }
 
+  async startSum(): Promise<RunningSum | undefined> {
+    return this.#uploads.checksum?.start();
+  }
+
   async uploadPart(
     key: string,
     uploadId: string,
     partNumber: number,
     body: Uint8Array,
     signal: AbortSignal,
+    sum?: string,
   ): Promise<UploadedPart> {
     const query = [
       ["partNumber", String(partNumber)],
@@ -159,7 +166,7 @@ export class S3Store implements ObjectStore {
       const response = await this.#send({ method: "PUT", key, query, body }, signal);
       return { partNumber, etag: etagOf(response) };
     }
-    const checksum = await kind.of(body);
+    const checksum = sum ?? (await checksumOf(kind, body));
     const headers = { [kind.header]: checksum };
     const response = await this.#send({ method: "PUT", key, query, body, headers }, signal);
     return { partNumber, etag: etagOf(response), checksum };

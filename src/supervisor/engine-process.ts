@@ -7,8 +7,8 @@ import type { ControlMessage, Start } from "./control-messages.ts";
 
 /** Where the child finds what it inherits; 0 to 2 are the usual ones. */
 const CHILD_FDS = { fuse: 3, slots: 4, journal: 5, spool: 6 } as const satisfies MountFds;
-/** Those that wait in read(2) on the device, and some for names, files and notifications. */
-const POOL_THREADS = "12";
+/** For names, the files of a cache, and notifications, which may wait long inside the kernel. */
+const POOL_THREADS = "8";
 
 /** What to serve, for as many engines as it takes. */
 export interface EngineSpec {

@@ -1,0 +1,42 @@
+import type { Buffer } from "node:buffer";
+import type { Segment } from "../journal/spool.ts";
+import type { RunningSum } from "../s3/object-store.ts";
+
+/** A part while its bytes come: they are summed up as long as the processor has them at hand. */
+export class SummedSegment {
+  readonly segment: Segment;
+  readonly #sum: RunningSum | undefined;
+
+  /** Without a sum for what an earlier engine has filled: whoever sends it sums it up. */
+  constructor(segment: Segment, sum?: RunningSum) {
+    this.segment = segment;
+    this.#sum = sum;
+  }
+
+  /** What is in this one, in a larger place. */
+  movedTo(larger: Segment): SummedSegment {
+    larger.append(this.segment.bytes);
+    return new SummedSegment(larger, this.#sum);
+  }
+
+  get filledBytes(): number {
+    return this.segment.filledBytes;
+  }
+
+  get bytes(): Buffer {
+    return this.segment.bytes;
+  }
+
+  get sum(): string | undefined {
+    return this.#sum?.value;
+  }
+
+  hasRoomFor(sizeBytes: number): boolean {
+    return this.segment.hasRoomFor(sizeBytes);
+  }
+
+  append(data: Uint8Array): void {
+    this.#sum?.add(data);
+    this.segment.append(data);
+  }
+}
