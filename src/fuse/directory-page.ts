@@ -15,7 +15,18 @@ export interface DirectoryPage {
   readonly bytes: Buffer;
   /** Nodeids given out in this page: taken back if the page never reaches the kernel. */
   readonly entered: readonly number[];
+  /** Nobody looks at the bytes any more. */
+  release(): void;
 }
+
+/** A character of JavaScript has 3 bytes at most. */
+const CHARACTER_BYTES_MAX = 3;
+
+/**
+ * The memory of the last page, all zero, for the next one: fresh memory costs more than what is
+ * written into it, and sets off the garbage collector.
+ */
+let spare: Buffer = Buffer.alloc(0);
 
 /**
  * As many entries as fit. A position is the index of the next entry, with `.` and `..` first.
@@ -27,7 +38,7 @@ export function encodeDirectoryPage(
   sizeBytes: number,
   plus: boolean,
 ): DirectoryPage {
-  const bytes = Buffer.alloc(sizeBytes);
+  const memory = takeMemory(sizeBytes);
   const direntAt = plus ? ENTRY_OUT_BYTES : 0;
   const entered: number[] = [];
   let used = 0;
@@ -35,36 +46,53 @@ export function encodeDirectoryPage(
     const dot = DOTS[index];
     const item = dot ?? listing.item(index - DOTS.length);
     if (item === undefined) break;
-    const name = Buffer.from(item.name);
-    const recordBytes = direntAt + Math.ceil((DIRENT_BYTES + name.length) / 8) * 8;
-    if (used + recordBytes > sizeBytes) break;
+    if (used + recordBytesOf(direntAt, nameBytesMax(item.name)) > sizeBytes) {
+      if (used + recordBytesOf(direntAt, Buffer.byteLength(item.name)) > sizeBytes) break;
+    }
     let nodeid = item.nodeid;
     if (plus && dot === undefined) {
       const entry = listing.enter(index - DOTS.length);
       if (entry === "gone") continue;
       if (entry !== "unknown") {
-        writeEntry(bytes, used, entry);
+        writeEntry(memory, used, entry);
         nodeid = entry.attributes.nodeid;
         entered.push(nodeid);
       }
     }
-    writeDirent(bytes, used + direntAt, { nodeid, kind: item.kind, name, next: index + 1 });
-    used += recordBytes;
+    const nameBytes = writeDirent(memory, used + direntAt, { ...item, nodeid, next: index + 1 });
+    used += recordBytesOf(direntAt, nameBytes);
   }
-  return { bytes: bytes.subarray(0, used), entered };
+  const release = () => {
+    memory.fill(0, 0, used);
+    if (memory.length > spare.length) spare = memory;
+  };
+  return { bytes: memory.subarray(0, used), entered, release };
 }
 
-interface Dirent {
-  readonly nodeid: number;
-  readonly kind: "file" | "directory";
-  readonly name: Buffer;
+function takeMemory(sizeBytes: number): Buffer {
+  const memory = spare.length >= sizeBytes ? spare : Buffer.alloc(sizeBytes);
+  spare = Buffer.alloc(0);
+  return memory;
+}
+
+function nameBytesMax(name: string): number {
+  return name.length * CHARACTER_BYTES_MAX;
+}
+
+function recordBytesOf(direntAt: number, nameBytes: number): number {
+  return direntAt + Math.ceil((DIRENT_BYTES + nameBytes) / 8) * 8;
+}
+
+interface Dirent extends DirectoryItem {
   readonly next: number;
 }
 
-function writeDirent(bytes: Buffer, at: number, dirent: Dirent): void {
-  writeUint64(bytes, dirent.nodeid === 0 ? UNKNOWN_INO : dirent.nodeid, at);
-  writeUint64(bytes, dirent.next, at + 8);
-  bytes.writeUInt32LE(dirent.name.length, at + 16);
-  bytes.writeUInt32LE(dirent.kind === "directory" ? DT_DIR : DT_REG, at + 20);
-  dirent.name.copy(bytes, at + DIRENT_BYTES);
+/** How many bytes the name has. */
+function writeDirent(bytes: Buffer, at: number, { nodeid, next, name, kind }: Dirent): number {
+  const nameBytes = bytes.write(name, at + DIRENT_BYTES, "utf8");
+  writeUint64(bytes, nodeid === 0 ? UNKNOWN_INO : nodeid, at);
+  writeUint64(bytes, next, at + 8);
+  bytes.writeUInt32LE(nameBytes, at + 16);
+  bytes.writeUInt32LE(kind === "directory" ? DT_DIR : DT_REG, at + 20);
+  return nameBytes;
 }
