@@ -43,7 +43,7 @@ export async function openFileFront(arena: Arena): Promise<Arena> {
 /** Host stays as the client said it: it is signed. */
 function configOf({ access, dataDir }: Arena, dir: string, address: string): string {
   const temporary = TEMPORARY.map((kind) => `${kind}_temp_path ${join(dir, kind)};`);
-  return `daemon off; user root; worker_processes 1; pid ${join(dir, "pid")};
+  return `daemon off; master_process off; user root; pid ${join(dir, "pid")};
 events {}
 http {
   access_log off; sendfile on; keepalive_requests 1000000; ${temporary.join(" ")}
