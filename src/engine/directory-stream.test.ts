@@ -137,3 +137,26 @@ test("a page that fails is asked for again, and nothing is lost or doubled", asy
   }
   assert.deepEqual(names, keys);
 });
+
+test("a page that failed before anybody waited for it is asked for again", async () => {
+  const first = Array.from({ length: 2000 }, (_, n) => ({ ...object, key: nameAt(n) })); // all ahead
+  const asked: (string | undefined)[] = [];
+  const stream = new DirectoryStream({
+    path: "",
+    prefix: "",
+    locals: [],
+    ttlMs: 0,
+    async page(token) {
+      asked.push(token);
+      if (asked.length === 2) throw new Error("not now");
+      if (token === undefined) return { objects: first, prefixes: ["g/"], nextToken: "more" };
+      return { objects: [{ ...object, key: "h" }], prefixes: [], nextToken: undefined };
+    },
+    hasKeysUnder: async () => false,
+  });
+  await stream.load(0);
+  await new Promise(setImmediate);
+  await stream.load(2001);
+  assert.equal(stream.item(2001)?.name, "h");
+  assert.deepEqual(asked, [undefined, "more", "more"]);
+});

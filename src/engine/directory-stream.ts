@@ -34,6 +34,7 @@ export interface DirectorySource {
 interface Asked {
   readonly page: Promise<ListPage>;
   readonly validUntilMs: number;
+  failed: boolean;
 }
 
 /** The item at `index` is the first one behind the key, which is relative to the directory. */
@@ -137,7 +138,8 @@ export class DirectoryStream {
   }
 
   async #addNext(): Promise<void> {
-    const asked = this.#asked ?? this.#ask(this.#token);
+    const ahead = this.#asked?.failed === true ? undefined : this.#asked;
+    const asked = ahead ?? this.#ask(this.#token);
     this.#asked = undefined;
     const page = await asked.page;
     // The endpoint works on the next page while this one is read.
@@ -157,12 +159,13 @@ export class DirectoryStream {
     this.#complete = true;
   }
 
-  /** How it ends is told to whoever reads it. */
+  /** A failure is told to whoever waits for the page; who comes later has it asked for again. */
   #ask(token: string | undefined): Asked {
     const validUntilMs = Date.now() + this.#source.ttlMs;
     const page = this.#source.page(token, this.#after);
-    page.catch(() => undefined);
-    return { page, validUntilMs };
+    const asked = { page, validUntilMs, failed: false };
+    page.catch(() => (asked.failed = true));
+    return asked;
   }
 
   /**

@@ -59,7 +59,7 @@ export function encodeDirectoryPage(
         entered.push(nodeid);
       }
     }
-    const nameBytes = writeDirent(memory, used + direntAt, { ...item, nodeid, next: index + 1 });
+    const nameBytes = writeDirent(memory, used + direntAt, item, nodeid, index + 1);
     used += recordBytesOf(direntAt, nameBytes);
   }
   const release = () => {
@@ -83,12 +83,14 @@ function recordBytesOf(direntAt: number, nameBytes: number): number {
   return direntAt + Math.ceil((DIRENT_BYTES + nameBytes) / 8) * 8;
 }
 
-interface Dirent extends DirectoryItem {
-  readonly next: number;
-}
-
 /** How many bytes the name has. */
-function writeDirent(bytes: Buffer, at: number, { nodeid, next, name, kind }: Dirent): number {
+function writeDirent(
+  bytes: Buffer,
+  at: number,
+  { name, kind }: DirectoryItem,
+  nodeid: number,
+  next: number,
+): number {
   const nameBytes = bytes.write(name, at + DIRENT_BYTES, "utf8");
   writeUint64(bytes, nodeid === 0 ? UNKNOWN_INO : nodeid, at);
   writeUint64(bytes, next, at + 8);

@@ -86,8 +86,8 @@ export class Session {
    * there for a request that we have not answered yet: so never on this thread, and one at a time.
    */
   notify(message: Buffer): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
     if (this.#over) return Promise.resolve();
+    const { promise, resolve } = Promise.withResolvers<void>();
     this.#notifying += 1;
     writev(this.#fd, [message], () => {
       this.#notifying -= 1;

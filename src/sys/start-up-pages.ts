@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { bind } from "./libc.ts";
 
 const MADV_DONTNEED = 4;
-/** Long enough for whoever starts with a whole crowd: not in their way. */
-const CALM_AFTER_MS = 5_000;
+/** Behind a whole crowd that starts at once: nobody shall wait for it. */
+const CALM_AFTER_MS = 30_000;
 /** `start-end permissions offset device inode path`, and below it a line for each count. */
 const FILE_MAPPING = /^([0-9a-f]+)-([0-9a-f]+) r-[x-]p \S+ \S+ [1-9]\d* +\/[^\n]*\n/;
 
