@@ -4,6 +4,7 @@ import * as fc from "fast-check";
 import type { ListPage } from "../s3/object-store.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import { DirectoryStream } from "./directory-stream.ts";
+import type { DirectorySource } from "./directory-stream.ts";
 import { isVisibleName } from "./file-name.ts";
 import { Inode } from "./inode.ts";
 
@@ -32,6 +33,18 @@ function streamOf(store: MemoryStore, locals: readonly Inode[], keysMax: number)
       const query = { delimiter: "", keysMax: 1, continuationToken: undefined } as const;
       return (await store.list({ ...query, prefix: `d/${name}/` })).objects.length > 0;
     },
+  });
+}
+
+/** The root of a bucket that nothing was written to from here. */
+function rootOf(page: DirectorySource["page"]): DirectoryStream {
+  return new DirectoryStream({
+    path: "",
+    prefix: "",
+    locals: [],
+    ttlMs: 0,
+    page,
+    hasKeysUnder: async () => false,
   });
 }
 
@@ -113,18 +126,11 @@ test("100,000 entries are never in memory at once", async () => {
 test("a page that fails is asked for again, and nothing is lost or doubled", async () => {
   let calls = 0;
   const keys = ["a", "b", "c", "d"];
-  const stream = new DirectoryStream({
-    path: "",
-    prefix: "",
-    locals: [],
-    ttlMs: 0,
-    async page(token) {
-      if (++calls % 2 === 0) throw new Error("not now");
-      const from = Number(token ?? 0);
-      const nextToken = from < 3 ? String(from + 1) : undefined;
-      return { objects: [{ ...object, key: keys[from] ?? "" }], prefixes: [], nextToken };
-    },
-    hasKeysUnder: async () => false,
+  const stream = rootOf(async (token) => {
+    if (++calls % 2 === 0) throw new Error("not now");
+    const from = Number(token ?? 0);
+    const nextToken = from < 3 ? String(from + 1) : undefined;
+    return { objects: [{ ...object, key: keys[from] ?? "" }], prefixes: [], nextToken };
   });
   const names: string[] = [];
   while (names.length < keys.length) {
@@ -141,18 +147,11 @@ test("a page that fails is asked for again, and nothing is lost or doubled", asy
 test("a page that failed before anybody waited for it is asked for again", async () => {
   const first = Array.from({ length: 2000 }, (_, n) => ({ ...object, key: nameAt(n) })); // all ahead
   const asked: (string | undefined)[] = [];
-  const stream = new DirectoryStream({
-    path: "",
-    prefix: "",
-    locals: [],
-    ttlMs: 0,
-    async page(token) {
-      asked.push(token);
-      if (asked.length === 2) throw new Error("not now");
-      if (token === undefined) return { objects: first, prefixes: ["g/"], nextToken: "more" };
-      return { objects: [{ ...object, key: "h" }], prefixes: [], nextToken: undefined };
-    },
-    hasKeysUnder: async () => false,
+  const stream = rootOf(async (token) => {
+    asked.push(token);
+    if (asked.length === 2) throw new Error("not now");
+    if (token === undefined) return { objects: first, prefixes: ["g/"], nextToken: "more" };
+    return { objects: [{ ...object, key: "h" }], prefixes: [], nextToken: undefined };
   });
   await stream.load(0);
   await new Promise(setImmediate);

@@ -2,7 +2,7 @@ import type { Buffer } from "node:buffer";
 import type { Segment } from "../journal/spool.ts";
 import type { RunningSum } from "../s3/object-store.ts";
 
-/** A part while its bytes come: they are summed up as long as the processor has them at hand. */
+/** A part while its bytes come, or a small file: summed up while the processor has them at hand. */
 export class SummedSegment {
   readonly segment: Segment;
   readonly #sum: RunningSum | undefined;

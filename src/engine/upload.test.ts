@@ -24,9 +24,9 @@ class FlakyStore extends MemoryStore {
     this.inFlight -= 1;
     if (call === this.failsAt) throw new Failure("remote", "injected");
   }
-  override async put(key: string, body: Uint8Array, nonce?: string) {
+  override async put(...args: Parameters<MemoryStore["put"]>) {
     await this.#trip();
-    return super.put(key, body, nonce);
+    return super.put(...args);
   }
   override async createUpload(key: string) {
     await this.#trip();

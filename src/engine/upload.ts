@@ -288,7 +288,8 @@ export class Upload {
     if (done !== undefined && done !== "") return { etag: done };
     const nonce = randomUUID();
     this.#notes.note({ is: "putting", handle: this.#handle, nonce });
-    return store.put(this.#key, this.#segment?.bytes ?? new Uint8Array(), nonce, signal);
+    const { bytes = new Uint8Array(), sum } = this.#segment ?? {};
+    return store.put(this.#key, bytes, nonce, signal, sum);
   }
 
   async #completeParts(): Promise<{ etag: string }> {

@@ -16,17 +16,14 @@ export interface DirectoryPage {
   /** Nodeids given out in this page: taken back if the page never reaches the kernel. */
   readonly entered: readonly number[];
   /** Nobody looks at the bytes any more. */
-  release(): void;
+  readonly release: () => void;
 }
-
-/** A character of JavaScript has 3 bytes at most. */
-const CHARACTER_BYTES_MAX = 3;
 
 /**
  * The memory of the last page, all zero, for the next one: fresh memory costs more than what is
  * written into it, and sets off the garbage collector.
  */
-let spare: Buffer = Buffer.alloc(0);
+let spare: Buffer | undefined;
 
 /**
  * As many entries as fit. A position is the index of the next entry, with `.` and `..` first.
@@ -46,9 +43,9 @@ export function encodeDirectoryPage(
     const dot = DOTS[index];
     const item = dot ?? listing.item(index - DOTS.length);
     if (item === undefined) break;
-    if (used + recordBytesOf(direntAt, nameBytesMax(item.name)) > sizeBytes) {
-      if (used + recordBytesOf(direntAt, Buffer.byteLength(item.name)) > sizeBytes) break;
-    }
+    const nameBytes = Buffer.byteLength(item.name);
+    const recordBytes = direntAt + Math.ceil((DIRENT_BYTES + nameBytes) / 8) * 8;
+    if (used + recordBytes > sizeBytes) break;
     let nodeid = item.nodeid;
     if (plus && dot === undefined) {
       const entry = listing.enter(index - DOTS.length);
@@ -59,42 +56,32 @@ export function encodeDirectoryPage(
         entered.push(nodeid);
       }
     }
-    const nameBytes = writeDirent(memory, used + direntAt, item, nodeid, index + 1);
-    used += recordBytesOf(direntAt, nameBytes);
+    const { kind, name } = item;
+    writeDirent(memory, used + direntAt, { nodeid, kind, name, nameBytes, next: index + 1 });
+    used += recordBytes;
   }
   const release = () => {
     memory.fill(0, 0, used);
-    if (memory.length > spare.length) spare = memory;
+    spare = memory;
   };
   return { bytes: memory.subarray(0, used), entered, release };
 }
 
+interface Dirent extends DirectoryItem {
+  readonly nameBytes: number;
+  readonly next: number;
+}
+
+function writeDirent(bytes: Buffer, at: number, dirent: Dirent): void {
+  writeUint64(bytes, dirent.nodeid === 0 ? UNKNOWN_INO : dirent.nodeid, at);
+  writeUint64(bytes, dirent.next, at + 8);
+  bytes.writeUInt32LE(dirent.nameBytes, at + 16);
+  bytes.writeUInt32LE(dirent.kind === "directory" ? DT_DIR : DT_REG, at + 20);
+  bytes.write(dirent.name, at + DIRENT_BYTES, "utf8");
+}
+
 function takeMemory(sizeBytes: number): Buffer {
-  const memory = spare.length >= sizeBytes ? spare : Buffer.alloc(sizeBytes);
-  spare = Buffer.alloc(0);
-  return memory;
-}
-
-function nameBytesMax(name: string): number {
-  return name.length * CHARACTER_BYTES_MAX;
-}
-
-function recordBytesOf(direntAt: number, nameBytes: number): number {
-  return direntAt + Math.ceil((DIRENT_BYTES + nameBytes) / 8) * 8;
-}
-
-/** How many bytes the name has. */
-function writeDirent(
-  bytes: Buffer,
-  at: number,
-  { name, kind }: DirectoryItem,
-  nodeid: number,
-  next: number,
-): number {
-  const nameBytes = bytes.write(name, at + DIRENT_BYTES, "utf8");
-  writeUint64(bytes, nodeid === 0 ? UNKNOWN_INO : nodeid, at);
-  writeUint64(bytes, next, at + 8);
-  bytes.writeUInt32LE(nameBytes, at + 16);
-  bytes.writeUInt32LE(kind === "directory" ? DT_DIR : DT_REG, at + 20);
-  return nameBytes;
+  const taken = spare;
+  spare = undefined;
+  return taken !== undefined && taken.length >= sizeBytes ? taken : Buffer.alloc(sizeBytes);
 }

@@ -201,7 +201,7 @@ function readdir(request: Request, fs: FileSystem, plus: boolean): Maybe<Answer>
     const takeBack = () => {
       for (const nodeid of page.entered) fs.forget(nodeid, 1);
     };
-    return { chunks: [page.bytes], takeBack, release: () => page.release() };
+    return { chunks: [page.bytes], takeBack, release: page.release };
   });
 }
 

@@ -3,8 +3,8 @@ import type { ListedObject, ListPage } from "./object-store.ts";
 import type { XmlElement } from "./xml.ts";
 import { readXml, unescapeXml } from "./xml.ts";
 
-const ARCHIVES = new Set(["GLACIER", "DEEP_ARCHIVE"]);
-const SLASH = 0x2f;
+/** Storage classes whose objects can't be read before they are restored. */
+export const ARCHIVES: ReadonlySet<string> = new Set(["GLACIER", "DEEP_ARCHIVE"]);
 
 type Decode = (text: string) => string;
 
@@ -28,6 +28,7 @@ export function readListPage(document: string): ListPage {
 }
 
 class CutPage implements ListPage {
+  readonly prefixes: readonly string[];
   readonly nextToken: string | undefined;
   readonly #root: XmlElement;
   readonly #cut: readonly string[];
@@ -40,6 +41,8 @@ class CutPage implements ListPage {
     nextToken: string | undefined,
     decode: Decode,
   ) {
+    const prefixes = root.all("CommonPrefixes");
+    this.prefixes = prefixes.map((element) => decode(element.textOf("Prefix") ?? ""));
     this.nextToken = nextToken;
     this.#root = root;
     this.#cut = cut;
@@ -52,11 +55,6 @@ class CutPage implements ListPage {
       ...this.#root.all("Contents").map((element) => readObject(element, this.#decode)),
     ];
     return this.#objects;
-  }
-
-  get prefixes(): readonly string[] {
-    const elements = this.#root.all("CommonPrefixes");
-    return elements.map((element) => this.#decode(element.textOf("Prefix") ?? ""));
   }
 }
 
@@ -97,9 +95,9 @@ function readBlock(block: string, decode: Decode): ListedObject {
     const textAt = block.indexOf(">", nameAt) + 1;
     const textEnd = block.indexOf("<", textAt);
     const name = block.slice(nameAt, textAt - 1);
-    const isPlain = block.charCodeAt(textEnd + 1) === SLASH && block.startsWith(name, textEnd + 2);
+    const isPlain = block.startsWith(`/${name}>`, textEnd + 1) && !name.includes(":");
     at = textEnd + 3 + name.length;
-    if (textEnd === -1 || !isPlain || block[at - 1] !== ">" || name.includes(":")) {
+    if (textEnd === -1 || !isPlain) {
       return readObject(readXml(`<Contents>${block}</Contents>`), decode);
     }
     if (name === "Key") object.key = decode(unescapeXml(block.slice(textAt, textEnd)));

@@ -64,7 +64,14 @@ export class MemoryStore implements ObjectStore {
     onFilled(into.length);
   }
 
-  async put(key: string, body: Uint8Array, nonce = ""): Promise<{ etag: string }> {
+  async put(
+    key: string,
+    body: Uint8Array,
+    nonce = "",
+    _signal?: AbortSignal,
+    sum?: string,
+  ): Promise<{ etag: string }> {
+    if (sum !== undefined) await checkSum(body, sum);
     const digest = createHash("sha256").update(body).digest("hex");
     const etag = `"${digest.slice(0, 16)}-${this.#version++}"`;
     const sizeBytes = body.length;
@@ -104,9 +111,7 @@ export class MemoryStore implements ObjectStore {
   ): Promise<UploadedPart> {
     const parts = this.#uploads.get(uploadId);
     if (parts === undefined) throw new Failure("absent", uploadId);
-    if (sum !== undefined && sum !== (await checksumOf(CHECKSUM_KINDS.crc32, body))) {
-      throw new Failure("remote", `part ${partNumber}: the bytes are not those of the sum`);
-    }
+    if (sum !== undefined) await checkSum(body, sum);
     parts.set(partNumber, Buffer.from(body));
     return { partNumber, etag: `"part-${partNumber}"` };
   }
@@ -133,6 +138,11 @@ export class MemoryStore implements ObjectStore {
   async delete(key: string): Promise<void> {
     this.#objects.delete(key);
   }
+}
+
+async function checkSum(body: Uint8Array, sum: string): Promise<void> {
+  if (sum === (await checksumOf(CHECKSUM_KINDS.crc32, body))) return;
+  throw new Failure("remote", "the bytes are not those of the sum");
 }
 
 /** Everything up to here was listed; a common prefix stands for all keys below it. */

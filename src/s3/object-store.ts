@@ -63,16 +63,21 @@ export interface ObjectReader {
 export interface ObjectStore extends ObjectReader {
   head(key: string, signal: AbortSignal): Promise<ObjectInfo | undefined>;
   list(query: ListQuery, signal: AbortSignal): Promise<ListPage>;
-  /** The nonce stays with the object: see findOwn(). */
-  put(key: string, body: Uint8Array, nonce: string, signal: AbortSignal): Promise<{ etag: string }>;
+  /** For a body that is about to come; undefined: it is not verified by a sum of ours. */
+  startSum(): Promise<RunningSum | undefined>;
+  /** The nonce stays with the object: see findOwn(). `sum`: if somebody has it already. */
+  put(
+    key: string,
+    body: Uint8Array,
+    nonce: string,
+    signal: AbortSignal,
+    sum?: string,
+  ): Promise<{ etag: string }>;
   /** The ETag of the object at `key` if it was made with that nonce, else nothing. */
   findOwn(key: string, nonce: string, signal: AbortSignal): Promise<string | undefined>;
   createUpload(key: string, nonce: string, signal: AbortSignal): Promise<string>;
   /** Removes uploads of this key without any part that began since then: nobody has their id. */
   abortStrays(key: string, sinceMs: number, signal: AbortSignal): Promise<void>;
-  /** For a part that is about to come; undefined: it is not verified by a sum of ours. */
-  startSum(): Promise<RunningSum | undefined>;
-  /** `sum`: of the whole body, if somebody has it already. */
   uploadPart(
     key: string,
     uploadId: string,

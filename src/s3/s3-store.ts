@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
-import { readListPage } from "./list-page.ts";
+import { ARCHIVES, readListPage } from "./list-page.ts";
 import type {
   ListPage,
   ListQuery,
@@ -21,7 +21,6 @@ import { escapeXml, readXml } from "./xml.ts";
 
 /** Between our clock and the server's, when an upload of ours is looked for by its age. */
 const CLOCK_SLACK_MS = 5_000;
-const ARCHIVES = new Set(["GLACIER", "DEEP_ARCHIVE"]);
 const PROBE_POLICY: RetryPolicy = { attemptsMax: 3, windowMs: 3_000 };
 
 /** Marks an upload as ours, so that a lost answer to its completion can be settled. */
@@ -103,10 +102,16 @@ export class S3Store implements ObjectStore {
   }
 
   /** After a lost answer it is not sent again over what others may have put there meanwhile. */
-  async put(key: string, body: Uint8Array, nonce: string, signal: AbortSignal) {
+  async put(
+    key: string,
+    body: Uint8Array,
+    nonce: string,
+    signal: AbortSignal,
+    sum?: string,
+  ): Promise<{ etag: string }> {
     const { checksum, objectHeaders } = this.#uploads;
-    const sum = checksum && { [checksum.header]: await checksumOf(checksum, body) };
-    const headers = { ...objectHeaders, ...sum, [NONCE_HEADER]: nonce };
+    const verified = checksum && { [checksum.header]: sum ?? (await checksumOf(checksum, body)) };
+    const headers = { ...objectHeaders, ...verified, [NONCE_HEADER]: nonce };
     const request = { method: "PUT", key, body, headers } as const;
     let lost = false;
     return retry(this.#policy, signal, async () => {

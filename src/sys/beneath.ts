@@ -1,11 +1,10 @@
 import { closeSync, fstatSync, watch } from "node:fs";
 import type { FSWatcher } from "node:fs";
-import { SystemError, bind, checked } from "./libc.ts";
+import { bind, checked, O_CLOEXEC, SystemError } from "./libc.ts";
 import { onMountChange } from "./mount-watch.ts";
 
 const SYS_OPENAT2 = 437;
 const O_PATH = 0o10000000;
-const O_CLOEXEC = 0o2000000;
 const AT_FDCWD = -100;
 const RESOLVE_NO_MAGICLINKS = 0x02n;
 const RESOLVE_NO_SYMLINKS = 0x04n;

@@ -1,15 +1,12 @@
-import { closeSync } from "node:fs";
+import { closeSync, constants } from "node:fs";
 import net from "node:net";
-import { bind, checked } from "./libc.ts";
+import { bind, checked, fcntl, O_CLOEXEC } from "./libc.ts";
 
-const O_NONBLOCK = 0o4000;
-const O_CLOEXEC = 0o2000000;
 const F_GETFL = 3;
 const F_SETFL = 4;
 
 const pipe2 = bind("int pipe2(_Out_ int *fds, int flags)");
 const dup3 = bind("int dup3(int from, int to, int flags)");
-const fcntl = bind("int fcntl(int fd, int command, int argument)");
 
 export interface DeviceReads {
   /** Where the next message goes: asked for once at first, then behind each callback. */
@@ -32,7 +29,7 @@ export function openDevice(fd: number, onread: DeviceReads): net.Socket {
     const socket = new net.Socket({ fd: readEnd, readable: true, writable: false, onread });
     checked("dup3", dup3(fd, readEnd, O_CLOEXEC));
     const flags = checked("fcntl F_GETFL", fcntl(fd, F_GETFL, 0));
-    checked("fcntl F_SETFL", fcntl(fd, F_SETFL, flags | O_NONBLOCK));
+    checked("fcntl F_SETFL", fcntl(fd, F_SETFL, flags | constants.O_NONBLOCK));
     return socket;
   } finally {
     closeSync(writeEnd);

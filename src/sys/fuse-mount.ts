@@ -1,5 +1,5 @@
 import { constants, openSync } from "node:fs";
-import { bind, checked } from "./libc.ts";
+import { bind, checked, O_CLOEXEC } from "./libc.ts";
 
 const MS_RDONLY = 0x1;
 const MS_NOSUID = 0x2;
@@ -24,7 +24,7 @@ export interface FuseMountOptions {
 
 /** Opens a fresh FUSE connection's descriptor. The connection lives while a copy is open. */
 export function openFuseDevice(): number {
-  return openSync("/dev/fuse", constants.O_RDWR | 0o2000000 /* O_CLOEXEC */);
+  return openSync("/dev/fuse", constants.O_RDWR | O_CLOEXEC);
 }
 
 /** Puts the connection behind `fd` at a directory. Needs CAP_SYS_ADMIN. */

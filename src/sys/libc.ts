@@ -26,6 +26,10 @@ export function bind(prototype: string): (...args: any[]) => any {
   return libc.func(prototype);
 }
 
+export const O_CLOEXEC = 0o2000000; // not among Node's constants
+
+export const fcntl = bind("int fcntl(int fd, int command, int argument)");
+
 /** errno is read before anything else can change it: call this directly around the C call. */
 export function checked(call: string, result: number, subject?: string): number {
   if (result !== -1) return result;

@@ -1,7 +1,7 @@
 import { closeSync, fstatSync, ftruncateSync } from "node:fs";
 import { Buffer } from "node:buffer";
 import koffi from "koffi";
-import { bind, checked, SystemError } from "./libc.ts";
+import { bind, checked, fcntl, SystemError } from "./libc.ts";
 
 const MFD_CLOEXEC = 0x1;
 const MFD_ALLOW_SEALING = 0x2;
@@ -17,7 +17,6 @@ const FALLOC_FL_KEEP_SIZE = 0x1;
 const FALLOC_FL_PUNCH_HOLE = 0x2;
 
 const memfdCreate = bind("int memfd_create(const char *name, unsigned int flags)");
-const fcntl = bind("int fcntl(int fd, int command, int argument)");
 const fallocate = bind("int fallocate(int fd, int mode, long offset, long size)");
 const mmap = bind("void *mmap(void *at, size_t size, int prot, int flags, int fd, long offset)");
 

@@ -23,12 +23,15 @@ export async function contenders(access: S3Access, dir: string): Promise<Contend
   return [await ourEngine(access), await s3fs(access, dir), await rclone(access, dir)];
 }
 
-/** Ours as it is shipped: the bundle, not the sources. */
+let bundling: Promise<void> | undefined;
+
+/** Ours as it is shipped: the bundle, not the sources. It is made once. */
 export async function ourEngine(
   access: S3Access,
   options: readonly string[] = [],
 ): Promise<Contender> {
-  await bundle();
+  bundling ??= bundle();
+  await bundling;
   const all = ["--allow-overwrite", ...options];
   return {
     name: OURS,
