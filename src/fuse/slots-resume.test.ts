@@ -3,8 +3,12 @@ import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
 import { OPCODE } from "./opcode.ts";
-import { isUnanswerable, Slots, SLOTS_BYTES } from "./slots.ts";
-import type { Slot } from "./slots.ts";
+import { isUnanswerable, SLOTS_BYTES } from "./slots.ts";
+import type { Slot, Slots } from "./slots.ts";
+import { slotsIn } from "./test-slots.ts";
+
+/** As far as one message at a time needs them: copies of all would be gigabytes. */
+const FIRST_BYTES = 7 << 20;
 
 function message(opcode: number, unique: bigint, bodyBytes = 8): Buffer {
   const bytes = Buffer.alloc(40 + bodyBytes, 0xab);
@@ -22,14 +26,12 @@ function receive(slots: Slots, bytes: Buffer): Slot {
 }
 
 function leftIn(memory: Buffer): Buffer[] {
-  return new Slots(memory).leftovers.map(({ slot, sizeBytes }) =>
-    slot.bytes.subarray(0, sizeBytes),
-  );
+  return slotsIn(memory).leftovers.map(({ slot, sizeBytes }) => slot.bytes.subarray(0, sizeBytes));
 }
 
 test("what was received and not released is found, in the order in which it was sent", () => {
   const memory = Buffer.alloc(SLOTS_BYTES);
-  const slots = new Slots(memory);
+  const slots = slotsIn(memory);
   assert.deepEqual(slots.leftovers, []);
   const resent = 0x8000_0000_0000_0004n;
   const sent = [
@@ -44,19 +46,19 @@ test("what was received and not released is found, in the order in which it was 
   assert(released !== undefined);
   slots.release(released);
   assert.deepEqual(leftIn(memory), [sent[1], sent[2], sent[0]]);
-  const { leftovers } = new Slots(memory);
+  const { leftovers } = slotsIn(memory);
   assert.deepEqual(leftovers.map(isUnanswerable), [false, true, false]);
 });
 
 test("places with a message are not given out before it is released", () => {
   const memory = Buffer.alloc(SLOTS_BYTES);
-  receive(new Slots(memory), message(OPCODE.WRITE, 2n, 100_000));
-  const next = new Slots(memory);
-  const armed = Array.from({ length: 7 }, () => next.arm());
-  assert(armed.every((slot) => slot !== undefined));
-  assert.equal(next.arm(), undefined);
+  receive(slotsIn(memory), message(OPCODE.WRITE, 2n, 100_000));
+  const next = slotsIn(memory);
   const [leftover] = next.leftovers;
   assert(leftover !== undefined);
+  const armed = Array.from({ length: 63 }, () => next.arm());
+  assert(armed.every((slot) => slot !== undefined && slot.index !== leftover.slot.index));
+  assert.equal(next.arm(), undefined);
   next.release(leftover.slot);
   assert.equal(next.arm(), leftover.slot);
 });
@@ -74,17 +76,21 @@ function* tornCopies(before: Buffer, after: Buffer, order: readonly number[]) {
 }
 
 test("a move that is interrupted anywhere neither loses the message nor makes a broken one", () => {
-  const memory = Buffer.alloc(SLOTS_BYTES);
-  const slots = new Slots(memory);
+  const memory = Buffer.alloc(FIRST_BYTES);
+  const slots = slotsIn(memory);
   const bytes = message(OPCODE.MKDIR, 2n);
   const slot = receive(slots, bytes);
   const before = Buffer.from(memory);
   const parked = slots.park(slot, bytes.length);
   const start = (place: Slot) => place.bytes.byteOffset - memory.byteOffset;
-  // The stores in their order: the copy, its length at once, the length of the old one at once.
-  const copied = Buffer.from(before);
+  // The stores in their order: the place is counted, the copy, its length at once, the length of
+  // the old one at once.
+  const counted = Buffer.from(before);
+  counted.writeUInt32LE(1, 20);
+  const copied = Buffer.from(counted);
   bytes.copy(copied, start(parked) + 4, 4);
-  const stages = [...tornCopies(before, copied, offsets(start(parked) + 4, bytes.length - 4))];
+  const torn = tornCopies(counted, copied, offsets(start(parked) + 4, bytes.length - 4));
+  const stages = [before, ...torn];
   bytes.copy(copied, start(parked), 0, 4);
   stages.push(Buffer.from(copied));
   copied.fill(0, start(slot), start(slot) + 4);
@@ -96,8 +102,8 @@ test("a move that is interrupted anywhere neither loses the message nor makes a 
 });
 
 test("a release that is interrupted anywhere leaves the whole message or none", () => {
-  const memory = Buffer.alloc(SLOTS_BYTES);
-  const slots = new Slots(memory);
+  const memory = Buffer.alloc(FIRST_BYTES);
+  const slots = slotsIn(memory);
   const bytes = message(OPCODE.BATCH_FORGET, 2n, 1000);
   const slot = slots.park(receive(slots, bytes), bytes.length);
   const before = Buffer.from(memory);
@@ -112,7 +118,7 @@ test("a release that is interrupted anywhere leaves the whole message or none", 
 });
 
 const damages: [what: string, damage: (memory: Buffer) => unknown][] = [
-  ["format N+2", (memory) => memory.writeUInt32LE(3, 4)],
+  ["format N+2", (memory) => memory.writeUInt32LE(4, 4)],
   ["format 0", (memory) => memory.writeUInt32LE(0, 4)],
   ["magic", (memory) => memory.writeUInt32LE(7, 0)],
   ["other sizes", (memory) => memory.writeUInt32LE(9, 8)],
@@ -120,10 +126,10 @@ const damages: [what: string, damage: (memory: Buffer) => unknown][] = [
 for (const [what, damage] of damages) {
   test(`slots that can't be understood are refused: ${what}`, () => {
     const memory = Buffer.alloc(SLOTS_BYTES);
-    assert.equal(new Slots(memory).leftovers.length, 0);
+    assert.equal(slotsIn(memory).leftovers.length, 0);
     damage(memory);
     assert.throws(
-      () => new Slots(memory),
+      () => slotsIn(memory),
       (error) => error instanceof Failure && error.kind === "invalid",
     );
   });
@@ -131,10 +137,10 @@ for (const [what, damage] of damages) {
 
 test("slots of the next format are read; a length that can't be is no message", () => {
   const memory = Buffer.alloc(SLOTS_BYTES);
-  const slots = new Slots(memory);
+  const slots = slotsIn(memory);
   receive(slots, message(OPCODE.MKDIR, 2n));
   for (const length of [39, 0x7fff_ffff])
     receive(slots, message(OPCODE.MKDIR, 4n)).length[0] = length;
-  memory.writeUInt32LE(2, 4);
+  memory.writeUInt32LE(3, 4);
   assert.deepEqual(leftIn(memory), [message(OPCODE.MKDIR, 2n)]);
 });

@@ -7,15 +7,24 @@ import { IN_HEADER_BYTES, uniqueKeyOf } from "./request.ts";
 const PAGE_BYTES = 4096;
 /** The kernel refuses a read(2) into less than max_write and the headers before it. */
 const RECEIVE_SLOT_BYTES = WRITE_BYTES_MAX + PAGE_BYTES;
-const RECEIVE_SLOTS = 8;
+/** So many WRITEs may wait for S3 and others are still served. */
+const RECEIVE_SLOTS = 64;
+/** What a few writers need is not given back between two of their requests. */
+const RECEIVE_SLOTS_KEPT = 8;
 const PARKING_SLOT_BYTES = PAGE_BYTES;
 const PARKING_SLOTS = 1024;
 const HEADER_BYTES = PAGE_BYTES;
 const MAGIC = 0x53435346;
-const FORMAT = 1;
+const FORMAT = 2;
 
+/** Address space: pages are taken as they are used. */
 export const SLOTS_BYTES =
-  HEADER_BYTES + RECEIVE_SLOTS * RECEIVE_SLOT_BYTES + PARKING_SLOTS * PARKING_SLOT_BYTES;
+  HEADER_BYTES + PARKING_SLOTS * PARKING_SLOT_BYTES + RECEIVE_SLOTS * RECEIVE_SLOT_BYTES;
+
+/** Memory that others hold too. */
+export interface SlotMemory {
+  subarray(start: number, end: number): Buffer;
+}
 
 /** A place for one message in the shared memory; its first word is 0 while it is free. */
 export interface Slot {
@@ -23,6 +32,8 @@ export interface Slot {
   /** The message's length. A store to it is one that a kill can't split. */
   readonly length: Uint32Array;
   readonly parking: boolean;
+  /** Among those of its size. */
+  readonly index: number;
 }
 
 /** A message that an earlier process received and did not get rid of. */
@@ -36,40 +47,56 @@ export interface Leftover {
  * Where requests live from read(2) to the reply, so that a request the kernel has handed out
  * outlives this process. A large place is needed only to receive (and for WRITE): all else moves
  * to a small one at once, so that thousands may wait for S3 in a few megabytes.
- * INVARIANT: a slot is free, armed, or holds exactly one unanswered message.
+ * INVARIANT: a slot is free, armed, or holds exactly one unanswered message. Those beyond the
+ * header's counts were never used.
  */
 export class Slots {
   /** In the order in which the kernel has sent them. */
   readonly leftovers: readonly Leftover[];
+  readonly #memory: SlotMemory;
+  readonly #onIdle: (offset: number, sizeBytes: number) => void;
+  /** How many of the receiving and of the parking places were ever used. */
+  readonly #used: Uint32Array;
+  readonly #parkingBytes: Buffer;
   readonly #receive: Slot[] = [];
+  /** Without memory, as they are used only when many wait. */
+  readonly #reserve: Slot[] = [];
   readonly #parking: Slot[] = [];
 
-  constructor(memory: Buffer) {
+  /** `onIdle`: these bytes have to read as zero, and need no memory until they are used again. */
+  constructor(memory: SlotMemory, onIdle: (offset: number, sizeBytes: number) => void) {
+    const header = memory.subarray(0, HEADER_BYTES);
+    checkHeader(header);
+    this.#memory = memory;
+    this.#onIdle = onIdle;
+    this.#used = new Uint32Array(header.buffer, header.byteOffset + 16, 2);
+    this.#parkingBytes = memory.subarray(HEADER_BYTES, receiveSlotAt(0));
+    const [received = 0, parked = 0] = this.#used;
     const found: Leftover[] = [];
-    checkHeader(memory);
-    let at = HEADER_BYTES;
-    const cut = (sizeBytes: number, parking: boolean): void => {
-      const length = new Uint32Array(memory.buffer, memory.byteOffset + at, 1);
-      const slot = { bytes: memory.subarray(at, at + sizeBytes), length, parking };
-      at += sizeBytes;
+    const look = (slot: Slot): void => {
       const leftover = leftoverIn(slot);
       if (leftover === undefined) this.release(slot);
       else found.push(leftover);
     };
-    for (let n = 0; n < RECEIVE_SLOTS; n++) cut(RECEIVE_SLOT_BYTES, false);
-    for (let n = 0; n < PARKING_SLOTS; n++) cut(PARKING_SLOT_BYTES, true);
+    for (let n = 0; n < Math.min(received, RECEIVE_SLOTS); n++) look(this.#receiveSlot(n));
+    for (let n = 0; n < Math.min(parked, PARKING_SLOTS); n++) look(this.#parkingSlot(n));
     this.leftovers = this.#withoutDoubles(found);
   }
 
   /** A zeroed place to receive into; undefined when all are in use. */
   arm(): Slot | undefined {
-    return this.#receive.pop();
+    const slot = this.#receive.pop();
+    if (slot !== undefined) return slot;
+    const fresh = this.#reserve.pop() ?? this.#open(0, RECEIVE_SLOTS);
+    // Its pages are taken now: a page fault in read(2), with memory short, would cost the request.
+    fresh?.bytes.fill(0);
+    return fresh;
   }
 
   /** Moves a small message out of its large slot. Copy first: for a moment it may be twice. */
   park(slot: Slot, sizeBytes: number): Slot {
     if (slot.parking || sizeBytes > PARKING_SLOT_BYTES) return slot;
-    const parked = this.#parking.pop();
+    const parked = this.#parking.pop() ?? this.#open(1, PARKING_SLOTS);
     if (parked === undefined) return slot;
     // Its length last: a message that is not complete does not count.
     slot.bytes.copy(parked.bytes, 4, 4, sizeBytes);
@@ -81,8 +108,31 @@ export class Slots {
   /** Its length first: what is half gone does not count. */
   release(slot: Slot): void {
     slot.length[0] = 0;
+    if (!slot.parking && slot.index >= RECEIVE_SLOTS_KEPT) {
+      this.#onIdle(receiveSlotAt(slot.index), RECEIVE_SLOT_BYTES);
+      this.#reserve.push(slot);
+      return;
+    }
     slot.bytes.fill(0, 0, IN_HEADER_BYTES);
     (slot.parking ? this.#parking : this.#receive).push(slot);
+  }
+
+  /** One that was never used: counted first, so that whoever comes after us looks at it. */
+  #open(kind: 0 | 1, max: number): Slot | undefined {
+    const index = this.#used[kind] ?? 0;
+    if (index >= max) return undefined;
+    this.#used[kind] = index + 1;
+    return kind === 0 ? this.#receiveSlot(index) : this.#parkingSlot(index);
+  }
+
+  #receiveSlot(index: number): Slot {
+    const at = receiveSlotAt(index);
+    return slotIn(this.#memory.subarray(at, at + RECEIVE_SLOT_BYTES), false, index);
+  }
+
+  #parkingSlot(index: number): Slot {
+    const at = index * PARKING_SLOT_BYTES;
+    return slotIn(this.#parkingBytes.subarray(at, at + PARKING_SLOT_BYTES), true, index);
   }
 
   #withoutDoubles(found: readonly Leftover[]): Leftover[] {
@@ -98,18 +148,26 @@ export class Slots {
   }
 }
 
-function checkHeader(memory: Buffer): void {
-  const isNew = memory.readUInt32LE(0) === 0;
+function receiveSlotAt(index: number): number {
+  return HEADER_BYTES + PARKING_SLOTS * PARKING_SLOT_BYTES + index * RECEIVE_SLOT_BYTES;
+}
+
+function slotIn(bytes: Buffer, parking: boolean, index: number): Slot {
+  return { bytes, length: new Uint32Array(bytes.buffer, bytes.byteOffset, 1), parking, index };
+}
+
+function checkHeader(header: Buffer): void {
+  const isNew = header.readUInt32LE(0) === 0;
   if (isNew) {
-    memory.writeUInt32LE(FORMAT, 4);
-    memory.writeUInt32LE(RECEIVE_SLOTS, 8);
-    memory.writeUInt32LE(PARKING_SLOTS, 12);
-    memory.writeUInt32LE(MAGIC, 0);
+    header.writeUInt32LE(FORMAT, 4);
+    header.writeUInt32LE(RECEIVE_SLOTS, 8);
+    header.writeUInt32LE(PARKING_SLOTS, 12);
+    header.writeUInt32LE(MAGIC, 0);
   }
-  const format = memory.readUInt32LE(4);
+  const format = header.readUInt32LE(4);
   const isRead = format === FORMAT || format === FORMAT + 1;
-  const isOurs = memory.readUInt32LE(0) === MAGIC && memory.readUInt32LE(8) === RECEIVE_SLOTS;
-  if (!isOurs || memory.readUInt32LE(12) !== PARKING_SLOTS || !isRead) {
+  const isOurs = header.readUInt32LE(0) === MAGIC && header.readUInt32LE(8) === RECEIVE_SLOTS;
+  if (!isOurs || header.readUInt32LE(12) !== PARKING_SLOTS || !isRead) {
     const reads = `this release reads ${FORMAT} and ${FORMAT + 1}`;
     throw new Failure("invalid", `request slots of format ${format}: ${reads}`);
   }

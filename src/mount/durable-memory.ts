@@ -1,4 +1,5 @@
 import type { EngineMemory } from "../engine/engine.ts";
+import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
 import { isJournal, Journal, journalBytes } from "../journal/journal.ts";
 import { noJournal } from "../journal/no-journal.ts";
 import { replay } from "../journal/saved-state.ts";
@@ -34,6 +35,13 @@ export function openDurableMemory(fds: DurableFds, options: MountOptions): Durab
   const areaBytes = areaBytesFor(options.engine.inodesMax);
   const memory = new LazyMemory(fds.journalFd, journalBytes(areaBytes));
   return { ...openJournal(memory, fds.journalFd), spool };
+}
+
+/** Requests that were not answered yet, in memory that others hold too. */
+export function openSlots(fd: number): Slots {
+  return new Slots(new LazyMemory(fd, SLOTS_BYTES), (offset, sizeBytes) => {
+    releasePages(fd, offset, sizeBytes);
+  });
 }
 
 function openSpool(fds: DurableFds, { engine }: MountOptions): Spool {

@@ -4,12 +4,10 @@ import type { Log } from "../base/log.ts";
 import { Secret } from "../base/secret.ts";
 import { LiveCredentials } from "../s3/credentials.ts";
 import type { Credentials, CredentialSource } from "../s3/credentials.ts";
-import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
-import { mapMemfd } from "../sys/memfd.ts";
 import { openBucket } from "./bucket-store.ts";
 import { listen, tell } from "./control-channel.ts";
 import type { Start } from "../supervisor/control-messages.ts";
-import { openDurableMemory } from "./durable-memory.ts";
+import { openDurableMemory, openSlots } from "./durable-memory.ts";
 import { findCredentials } from "./find-credentials.ts";
 import type { MountOptions } from "./mount-options.ts";
 import { ServedMount } from "./served-mount.ts";
@@ -40,7 +38,7 @@ export async function runHandedOver(
   const opening = openBucket(options, credentials, { isKnownToWork: resume, log });
   opening.catch(() => undefined); // it is waited for below
   const memory = openDurableMemory(start, options); // while the bucket is asked
-  const slots = new Slots(mapMemfd(start.slotsFd, SLOTS_BYTES));
+  const slots = openSlots(start.slotsFd);
   const bucket = await opening;
   if (start.waits) {
     await tell({ did: "opened" });

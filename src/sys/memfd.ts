@@ -10,7 +10,6 @@ const F_GET_SEALS = 1034;
 const F_SEAL_SHRINK = 0x2;
 const PROT_READ_WRITE = 0x1 | 0x2;
 const MAP_SHARED = 0x1;
-const MAP_POPULATE = 0x8000;
 const MAP_FAILED = 0xffff_ffff_ffff_ffffn;
 
 const FALLOC_FL_KEEP_SIZE = 0x1;
@@ -38,15 +37,6 @@ export function createMemfd(name: string, sizeBytes: number): number {
 export function isSealedMemory(fd: number): boolean {
   const seals: number = fcntl(fd, F_GET_SEALS, 0); // -1 for what is no memfd
   return seals !== -1 && (seals & F_SEAL_SHRINK) !== 0;
-}
-
-/**
- * Maps the memfd's first bytes, grown if it is smaller, until the process ends. Populated now what
- * the kernel copies into: a page fault in there, with memory short, would cost the request.
- */
-export function mapMemfd(fd: number, sizeBytes: number): Buffer {
-  if (fstatSync(fd).size < sizeBytes) ftruncateSync(fd, sizeBytes);
-  return map(fd, 0, sizeBytes, MAP_SHARED | MAP_POPULATE);
 }
 
 /**
@@ -79,14 +69,14 @@ export class LazyMemory {
   #piece(start: number, sizeBytes: number): Buffer {
     const known = this.#pieces.get(start);
     if (known !== undefined && known.length >= sizeBytes) return known;
-    const piece = map(this.#fd, start, sizeBytes, MAP_SHARED);
+    const piece = map(this.#fd, start, sizeBytes);
     this.#pieces.set(start, piece);
     return piece;
   }
 }
 
-function map(fd: number, offset: number, sizeBytes: number, flags: number): Buffer {
-  const address = mmap(null, sizeBytes, PROT_READ_WRITE, flags, fd, offset);
+function map(fd: number, offset: number, sizeBytes: number): Buffer {
+  const address = mmap(null, sizeBytes, PROT_READ_WRITE, MAP_SHARED, fd, offset);
   if (BigInt.asUintN(64, koffi.address(address)) === MAP_FAILED) {
     throw new SystemError("mmap", koffi.errno(), `memfd ${fd}`);
   }

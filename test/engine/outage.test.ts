@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -10,6 +11,17 @@ import { TestBucket } from "./test-bucket.ts";
 
 function code(expected: string) {
   return (error: unknown) => error instanceof Error && "code" in error && error.code === expected;
+}
+
+const seen = new Map<number, string>();
+
+/** Whether a process is in the same FUSE request as when it was last asked for. */
+function waitsForAnswer(pid: number): boolean {
+  const written = readFileSync(`/proc/${pid}/io`, "utf8");
+  const waits = readFileSync(`/proc/${pid}/wchan`, "utf8") === "request_wait_answer";
+  const still = seen.get(pid) === written;
+  seen.set(pid, written);
+  return waits && still;
 }
 
 describe("when S3 is away", () => {
@@ -44,6 +56,26 @@ describe("when S3 is away", () => {
     assert.equal((await reading).length, 3_000_000);
     await writing;
     assert.equal((await bucket.get("patient")).toString(), "written");
+  });
+
+  test("a crowd of writers that wait for a hanging endpoint leaves the mount to the others", async () => {
+    await using mount = await mountBucket(bucket, ["--memory-target=64", "--part-size=5242880"]);
+    const names = Array.from({ length: 20 }, (_, n) => join(mount.dir, `waits-${n}`));
+    const files = await Promise.all(names.map((name) => fs.open(name, "w")));
+    process.kill(bucket.server.service.pid, "SIGSTOP");
+    const writers = files.map(({ fd }) =>
+      spawn("dd", ["if=/dev/zero", "bs=1M", "count=40"], { stdio: ["ignore", fd, "ignore"] }),
+    );
+    const exits = writers.map((writer) => once(writer, "exit"));
+    // The kernel tells nobody that a process waits for a filesystem.
+    while (!writers.map(({ pid = 0 }) => waitsForAnswer(pid)).every(Boolean)) await delay(200);
+    assert((await fs.statfs(mount.dir)).bsize > 0);
+    process.kill(bucket.server.service.pid, "SIGCONT");
+    const ends = await Promise.all(exits);
+    assert(ends.every(([status]) => status === 0));
+    await Promise.all(files.map((file) => file.close()));
+    const sizes = await Promise.all(names.map(async (name) => (await fs.stat(name)).size));
+    assert.deepEqual(sizes, Array(names.length).fill(40 << 20));
   });
 
   test("an upload that can't be made is an error at close, and leaves no file behind", async () => {
