@@ -25,6 +25,10 @@ const ROLES: Readonly<Record<string, { readonly summary: string; load(): Promise
     summary: "serve one bucket as a filesystem",
     load: async () => (await import("./roles/mount.ts")).run,
   },
+  engine: {
+    summary: "the process that does it: started, and started again, by mount and mounter",
+    load: async () => (await import("./roles/engine.ts")).run,
+  },
 };
 
 const USAGE = [

@@ -8,7 +8,7 @@ const ROOMS: Record<string, readonly string[]> = {
   base: [],
   sys: ["base"],
   volume: ["base"],
-  s3: ["base"],
+  s3: ["base", "sys"],
   kube: ["base"],
   csi: ["base"],
   health: ["base"],

@@ -2,14 +2,12 @@ import { chmod, cp, link, mkdir, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import * as esbuild from "esbuild";
 import type { BuildOptions, Plugin } from "esbuild";
-import { COMPILED, MODULE_HEAD, MODULE_TAIL } from "./compile-ahead.ts";
+import { compileAhead, COMPILED, MODULE_HEAD, MODULE_TAIL } from "./compile-ahead.ts";
 import { toolMain } from "./progress.ts";
-import { run } from "./run.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 export const BUNDLE_DIR = join(ROOT, "build/bundle");
 export const BUNDLE_ENTRY = join(BUNDLE_DIR, "s3csi.cjs");
-const COMPILE_AHEAD = join(import.meta.dirname, "compile-ahead.ts");
 
 /** Packages of machine code: it stays outside of the bundle, beside it. */
 const NATIVE: Readonly<Record<string, string>> = {
@@ -46,7 +44,7 @@ const COMMON: BuildOptions = {
 };
 
 /** Roles that somebody waits for while they start: applications, or a pod. */
-const FAST_ROLES = ["mount", "mounter"];
+const FAST_ROLES = ["mount", "mounter", "engine"];
 
 /** What everybody starts: a fast role goes the shorter way, with code that is compiled already. */
 const ENTRY = `"use strict";
@@ -107,10 +105,7 @@ export async function bundle(): Promise<void> {
   for (const path of Object.values(NATIVE)) {
     await cp(join(ROOT, "node_modules", path), join(BUNDLE_DIR, basename(path)));
   }
-  // Each in a process of its own, as they will be: their types have the same names for koffi.
-  for (const role of FAST_ROLES) {
-    await run(process.execPath, [COMPILE_AHEAD, join(BUNDLE_DIR, `${role}.cjs`)]);
-  }
+  for (const role of FAST_ROLES) compileAhead(join(BUNDLE_DIR, `${role}.cjs`));
 }
 
 /** build/s3csi: the bundle on the pinned Node, whatever the system's is. */

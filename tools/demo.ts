@@ -114,7 +114,7 @@ async function use(story: Story, cluster: Cluster): Promise<void> {
 
 /** The process that serves the bucket, wherever on this machine its container is. */
 async function enginePid(): Promise<number | undefined> {
-  const words = ["/usr/lib/s3csi/s3csi.cjs", "mount", BUCKET].join("\0");
+  const words = ["/usr/lib/s3csi/s3csi.cjs", "engine", BUCKET].join("\0");
   for (const pid of await allPids()) {
     const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     if (command.includes(words)) return pid;

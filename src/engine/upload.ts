@@ -1,8 +1,8 @@
-import { randomUUID } from "node:crypto";
 import type { Journal } from "../journal/journal.ts";
 import { newUpload } from "../journal/saved-state.ts";
 import type { SavedUpload, UploadRecord } from "../journal/saved-state.ts";
 import type { Spool } from "../journal/spool.ts";
+import { newNonce } from "../s3/nonce.ts";
 import type { ObjectStore, UploadedPart } from "../s3/object-store.ts";
 import { isPosixCode, PosixFailure } from "./posix-failure.ts";
 import { SummedSegment } from "./summed-segment.ts";
@@ -261,7 +261,7 @@ export class Upload {
     // Not ended by abort(): an upload without an id could not be removed.
     const signal = AbortSignal.timeout(BEGIN_LIMIT_MS);
     if (this.#strayMs !== undefined) await store.abortStrays(this.#key, this.#strayMs, signal);
-    const nonce = randomUUID();
+    const nonce = newNonce();
     this.#nonce = nonce;
     this.#notes.note({ is: "creating", handle: this.#handle, nonce, sinceMs: Date.now() });
     const uploadId = await store.createUpload(this.#key, nonce, signal);
@@ -286,7 +286,7 @@ export class Upload {
     const { signal } = this.#abort;
     const done = this.#nonce && (await store.findOwn(this.#key, this.#nonce, signal));
     if (done !== undefined && done !== "") return { etag: done };
-    const nonce = randomUUID();
+    const nonce = newNonce();
     this.#notes.note({ is: "putting", handle: this.#handle, nonce });
     const { bytes = new Uint8Array(), sum } = this.#segment ?? {};
     return store.put(this.#key, bytes, nonce, signal, sum);

@@ -1,6 +1,5 @@
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
-import type { Log } from "../base/log.ts";
 import { Secret } from "../base/secret.ts";
 import { LiveCredentials } from "../s3/credentials.ts";
 import type { Credentials, CredentialSource } from "../s3/credentials.ts";
@@ -10,14 +9,14 @@ import type { Start } from "../supervisor/control-messages.ts";
 import { openDurableMemory, openSlots } from "./durable-memory.ts";
 import { findCredentials } from "./find-credentials.ts";
 import type { MountOptions } from "./mount-options.ts";
+import type { Given } from "./run.ts";
 import { ServedMount } from "./served-mount.ts";
 
 /** Serves a connection that is held by others too, as its supervisor's messages say. */
-export async function runHandedOver(
-  options: MountOptions,
-  env: Environment,
-  log: Log,
-): Promise<number> {
+export async function runHandedOver(options: MountOptions, { env, log }: Given): Promise<number> {
+  if (process.send === undefined) {
+    throw new Failure("invalid", "an engine is started by `s3csi mount` or in a Mountpoint Pod");
+  }
   const control = listen();
   // A terminal sends them to all of its processes: the supervisor decides what they mean.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});

@@ -1,7 +1,5 @@
 import { realpathSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
-import type { Environment } from "../base/flags.ts";
-import type { Log } from "../base/log.ts";
 import { EngineFailure } from "../supervisor/engine-process.ts";
 import { Supervisor } from "../supervisor/supervisor.ts";
 import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
@@ -10,6 +8,7 @@ import { mountAt, readMounts } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
 import { exitStatusOf } from "./exit-status.ts";
 import type { MountOptions } from "./mount-options.ts";
+import type { Given } from "./run.ts";
 
 const READ_AHEAD_KIB = 1024;
 
@@ -19,9 +18,7 @@ const READ_AHEAD_KIB = 1024;
  */
 export async function runStandalone(
   options: MountOptions,
-  argv: readonly string[],
-  env: Environment,
-  log: Log,
+  { argv, env, log }: Given,
 ): Promise<number> {
   const fuse = options.inheritedFd ?? openDevice();
   let directory: string | undefined;

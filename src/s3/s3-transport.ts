@@ -1,5 +1,5 @@
-import { hash } from "node:crypto";
 import { Failure } from "../base/failure.ts";
+import { sha256 } from "../sys/openssl.ts";
 import type { CredentialSource } from "./credentials.ts";
 import { HttpPool } from "./http-pool.ts";
 import type { HttpProxy } from "./http-proxy.ts";
@@ -123,7 +123,7 @@ export class S3Transport {
   #payloadHash(body: Uint8Array | undefined): string {
     if (body === undefined || body.length === 0) return EMPTY_PAYLOAD_SHA256;
     if (!this.#options.signsPayload) return UNSIGNED_PAYLOAD;
-    return hash("sha256", body);
+    return sha256(body).toString("hex");
   }
 
   #subjectOf(request: S3Request): string {

@@ -1,8 +1,9 @@
-import { createHmac, hash } from "node:crypto";
+import { hmacSha256, sha256 } from "../sys/openssl.ts";
 import type { Credentials } from "./credentials.ts";
 
 export const UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD";
-export const EMPTY_PAYLOAD_SHA256 = hash("sha256", "");
+export const EMPTY_PAYLOAD_SHA256 =
+  "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 export interface Signable {
   readonly method: string;
@@ -50,8 +51,8 @@ export class Signer {
       names.join(";"),
       request.payloadSha256,
     ].join("\n");
-    const toSign = ["AWS4-HMAC-SHA256", time, scope, hash("sha256", canonical)].join("\n");
-    const signature = hmac(this.#keyOf(time.slice(0, 8)), toSign).toString("hex");
+    const toSign = ["AWS4-HMAC-SHA256", time, scope, sha256(canonical).toString("hex")].join("\n");
+    const signature = hmacSha256(this.#keyOf(time.slice(0, 8)), toSign).toString("hex");
     const credential = `${this.credentials.accessKeyId}/${scope}`;
     headers["authorization"] =
       `AWS4-HMAC-SHA256 Credential=${credential}, SignedHeaders=${names.join(";")}, ` +
@@ -68,8 +69,11 @@ export class Signer {
 
   #keyOf(day: string): Buffer {
     if (day !== this.#day) {
-      const dateKey = hmac(`AWS4${this.credentials.secretAccessKey.reveal()}`, day);
-      this.#dayKey = hmac(hmac(hmac(dateKey, this.#region), "s3"), "aws4_request");
+      const dateKey = hmacSha256(`AWS4${this.credentials.secretAccessKey.reveal()}`, day);
+      this.#dayKey = hmacSha256(
+        hmacSha256(hmacSha256(dateKey, this.#region), "s3"),
+        "aws4_request",
+      );
       this.#day = day;
     }
     return this.#dayKey;
@@ -104,8 +108,4 @@ function canonicalValue(value: string): string {
 /** 20260131T235959Z */
 function amzTime(nowMs: number): string {
   return new Date(nowMs).toISOString().replace(/[-:]|\.\d{3}/g, "");
-}
-
-function hmac(key: string | Buffer, text: string): Buffer {
-  return createHmac("sha256", key).update(text).digest();
 }

@@ -47,7 +47,7 @@ export class EngineProcess {
   /** The descriptors are inherited: the caller keeps its own. */
   constructor(spec: EngineSpec, fds: MountFds, how: { readonly resume: boolean }) {
     const { program = process.argv[1] ?? "" } = spec; // the bundle, or its source
-    this.#child = spawn(process.execPath, [program, "mount", ...spec.args], {
+    this.#child = spawn(process.execPath, [program, "engine", ...spec.args], {
       env: { ...spec.env, UV_THREADPOOL_SIZE: POOL_THREADS },
       stdio: ["ignore", "inherit", "inherit", fds.fuse, fds.slots, fds.journal, fds.spool, "ipc"],
     });

@@ -182,7 +182,7 @@ async function processesOf({ uid }: { readonly uid: string }) {
     if (!cgroup.includes(uid) && !cgroup.includes(uid.replaceAll("-", "_"))) continue;
     const words = readOf(pid, "cmdline").split("\0");
     if (words.includes("mounter")) found.mounter = pid;
-    if (words.includes("mount")) found.engine = pid;
+    if (words.includes("engine")) found.engine = pid;
   }
   assert(found.mounter > 0 && found.engine > 0, "the Mountpoint Pod runs");
   return found;

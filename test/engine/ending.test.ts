@@ -41,7 +41,7 @@ describe("how an engine begins and ends", () => {
   after(() => bucket[Symbol.asyncDispose]());
 
   function startEngine({ fds }: { fds: MountFds }, args: string[] = []) {
-    const child = fork(MOUNT[0], [MOUNT[1], bucket.name, "/dev/fd/0", ...args], {
+    const child = fork(MOUNT[0], ["engine", bucket.name, "/dev/fd/0", ...args], {
       env: { AWS_ENDPOINT_URL: bucket.access.endpoint, UV_THREADPOOL_SIZE: "12" },
       stdio: ["ignore", "ignore", "ignore", "ipc", ...MOUNT_FDS.map((name) => fds[name])],
     });

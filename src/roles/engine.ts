@@ -1,0 +1,10 @@
+import type { Environment } from "../base/flags.ts";
+import { runHandedOver } from "../mount/handed-over.ts";
+import { runWithOptions } from "../mount/run.ts";
+import { dropStartUpPagesLater } from "../sys/start-up-pages.ts";
+import { endWith } from "./end-with.ts";
+
+export async function run(argv: readonly string[], env: Environment): Promise<number> {
+  dropStartUpPagesLater();
+  return endWith(await runWithOptions("engine", argv, env, runHandedOver));
+}
