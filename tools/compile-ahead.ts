@@ -20,7 +20,7 @@ export function compileAhead(path: string): void {
   writeFileSync(`${path}${COMPILED}`, cachedData);
 }
 
-/** The flag is back when the code is kept: V8 refuses what was made with other flags than its own. */
+/** The flag is back when the code is kept: V8 refuses what was made with other flags. */
 function compileAll(source: string, filename: string): Script {
   setFlagsFromString("--no-lazy");
   try {
