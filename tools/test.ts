@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { run } from "node:test";
 import type { EventData } from "node:test";
 import { ToolError, seconds, toolMain } from "./progress.ts";
+import { claimSlot, MARK } from "./stack/instance.ts";
 
 /** Pure tests need nothing but Node; stack tests start real servers, most of them as root. */
 const PURE = ["src/**/*.test.ts", "tools/**/*.test.ts", "test/*.test.ts", "test/sim/**/*.test.ts"];
@@ -79,6 +80,13 @@ function printFile(file: string, report: FileReport, kind: Kind): void {
   }
 }
 
+/** What stack tests leave among temporary files when they are killed goes at the next start. */
+async function runStack(only: readonly string[]): Promise<FileReport[]> {
+  await using instance = await claimSlot();
+  Object.assign(process.env, { TMPDIR: instance.dir, [MARK]: instance.dir });
+  return await runKind("stack", only);
+}
+
 /** Runs the files of one kind and prints a line for each; what failed is printed in full. */
 async function runKind(kind: Kind, only: readonly string[]): Promise<FileReport[]> {
   const { files, atOnce, limitMs } = KINDS[kind];
@@ -103,7 +111,8 @@ await toolMain(async () => {
   let [passed, failed, skipped] = [0, 0, 0];
   for (const kind of kinds.split(",")) {
     if (!Object.hasOwn(KINDS, kind)) throw new ToolError(`no tests of the kind ${kind}`);
-    for (const report of await runKind(kind as Kind, only)) {
+    const reports = await (kind === "stack" ? runStack(only) : runKind(kind as Kind, only));
+    for (const report of reports) {
       passed += report.passed;
       failed += report.failures.length;
       skipped += report.skipped;

@@ -6,7 +6,8 @@ import type { Credentials, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import type { FuseConnection } from "../sys/fuse-connection.ts";
 import { FUSE_FILESYSTEM_TYPE, mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
-import { closeAll, createMountMemory, listOf, mountFdsOf } from "../sys/mount-fds.ts";
+import { closeAll, createMountMemory, listOf } from "../sys/mount-fds.ts";
+import type { MountFds } from "../sys/mount-fds.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
@@ -208,7 +209,8 @@ export class SourceMounts implements Disposable {
     await using rollback = new AsyncDisposableStack();
     rollback.use(link);
     const fuse = openFuseDevice();
-    const fds = canResume(pod.mountId) ? listOf({ fuse, ...createMountMemory() }) : [fuse];
+    const all = canResume(pod.mountId) ? { fuse, ...createMountMemory() } : undefined;
+    const fds = all === undefined ? [fuse] : listOf(all);
     rollback.defer(() => closeAll(fds));
     mkdirSync(dir, { recursive: true });
     rollback.defer(() => removeDirectory(dir));
@@ -219,20 +221,19 @@ export class SourceMounts implements Disposable {
     raiseReadAhead(source.device, READ_AHEAD_KIB);
     await link.mount(spec, fds, { resume: false }, signal);
     rollback.move();
-    this.#hold(source, fds, spec, { pod, link });
+    if (all === undefined) closeAll(fds);
+    this.#hold(source, all, spec, { pod, link });
     return source;
   }
 
-  /** All of the descriptors are kept, or none where nobody could go on with them. */
-  #hold(source: Source, fds: readonly number[], spec: MountSpec, server: Server): KeptMount {
+  /** Without descriptors where nobody could go on with them. */
+  #hold(source: Source, fds: MountFds | undefined, spec: MountSpec, server: Server): KeptMount {
     const { mountId } = server.pod;
     const parts = { mountId, source, connection: connectionOf(source, this.#options.log) };
-    const all = canResume(mountId) ? mountFdsOf(fds) : undefined;
-    if (all === undefined) closeAll(fds);
     const held =
-      all === undefined
+      fds === undefined
         ? new GivenMount(parts, spec.credentials, server, this.#around)
-        : new HeldMount({ ...parts, fds: all }, spec, server, this.#around);
+        : new HeldMount({ ...parts, fds }, spec, server, this.#around);
     this.#held.set(mountId, held);
     return held;
   }
@@ -250,10 +251,11 @@ export class SourceMounts implements Disposable {
       closeAll(shared.fds);
       return undefined;
     }
-    const { fds } = shared;
-    if (canResume(pod.mountId)) checkReturned(fds, source.device);
+    const { mountId } = pod;
+    const fds = canResume(mountId) ? checkReturned(shared.fds, source.device) : undefined;
+    if (fds === undefined) closeAll(shared.fds);
     rollback.move();
-    this.#options.log.info({ mount: pod.mountId, mountpoint: pod.name }, "mount held again");
+    this.#options.log.info({ mount: mountId, mountpoint: pod.name }, "mount held again");
     return this.#hold(source, fds, shared.spec, { pod, link });
   }
 
