@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { fork } from "node:child_process";
+import { fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import * as fs from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
 import { mountFuse, openFuseDevice, unmount } from "../../src/sys/fuse-mount.ts";
 import { closeMountFds, createMountMemory, MOUNT_FDS } from "../../src/sys/mount-fds.ts";
@@ -71,6 +72,14 @@ describe("how an engine begins and ends", () => {
     assert.equal((await bucket.get("unclosed")).toString(), "acknowledged");
     assert(!(await fs.readFile("/proc/mounts", "utf8")).includes(mount.dir));
     await file.close().catch(() => undefined);
+  });
+
+  test("an engine that somebody starts by hand says who starts it, and ends", async () => {
+    const words = [MOUNT[0], "engine", bucket.name, "/mnt"];
+    const child = spawn(process.execPath, words, { stdio: ["ignore", "ignore", "pipe"] });
+    const ended = once(child, "close");
+    assert.match(await text(child.stderr), /^s3csi mount: an engine is started by `s3csi mount`/);
+    assert.deepEqual(await ended, [2, null]);
   });
 
   test("unmounted from outside, it ends by itself", async () => {
