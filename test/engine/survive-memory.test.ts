@@ -14,7 +14,7 @@ const MIB = 1 << 20;
 const FULL = process.env["FULL"] === "1";
 const SIZE_BYTES = (FULL ? 512 : 96) * MIB;
 const KILLS = FULL ? 20 : 2;
-const LIMIT_MIB = 112;
+const LIMIT_MIB = 96;
 
 describe("an engine at its memory limit", () => {
   let bucket: TestBucket;
