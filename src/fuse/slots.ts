@@ -1,5 +1,6 @@
 import type { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
+import type { SharedMemory } from "../base/shared-memory.ts";
 import { WRITE_BYTES_MAX } from "./negotiate.ts";
 import { OPCODE } from "./opcode.ts";
 import { IN_HEADER_BYTES, uniqueKeyOf } from "./request.ts";
@@ -20,11 +21,6 @@ const FORMAT = 2;
 /** Address space: pages are taken as they are used. */
 export const SLOTS_BYTES =
   HEADER_BYTES + PARKING_SLOTS * PARKING_SLOT_BYTES + RECEIVE_SLOTS * RECEIVE_SLOT_BYTES;
-
-/** Memory that others hold too. */
-export interface SlotMemory {
-  subarray(start: number, end: number): Buffer;
-}
 
 /** A place for one message in the shared memory; its first word is 0 while it is free. */
 export interface Slot {
@@ -53,7 +49,7 @@ export interface Leftover {
 export class Slots {
   /** In the order in which the kernel has sent them. */
   readonly leftovers: readonly Leftover[];
-  readonly #memory: SlotMemory;
+  readonly #memory: SharedMemory;
   readonly #onIdle: (offset: number, sizeBytes: number) => void;
   /** How many of the receiving and of the parking places were ever used. */
   readonly #used: Uint32Array;
@@ -64,7 +60,7 @@ export class Slots {
   readonly #parking: Slot[] = [];
 
   /** `onIdle`: these bytes have to read as zero, and need no memory until they are used again. */
-  constructor(memory: SlotMemory, onIdle: (offset: number, sizeBytes: number) => void) {
+  constructor(memory: SharedMemory, onIdle: (offset: number, sizeBytes: number) => void) {
     const header = memory.subarray(0, HEADER_BYTES);
     checkHeader(header);
     this.#memory = memory;

@@ -1,7 +1,7 @@
 import type { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
 import type { JournalRecord } from "./record.ts";
-import type { SharedMemory } from "./shared-memory.ts";
+import type { SharedMemory } from "../base/shared-memory.ts";
 
 /** Raised one release after its readers have shipped: we read this one and the next. */
 const FORMAT = 1;

@@ -1,6 +1,6 @@
 import type { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
-import type { SharedMemory } from "./shared-memory.ts";
+import type { SharedMemory } from "../base/shared-memory.ts";
 
 const PAGE_BYTES = 4096;
 /** Before a segment's data: how much of it is filled, in memory that survives with the data. */

@@ -3,10 +3,9 @@ import { Slots, SLOTS_BYTES } from "../fuse/slots.ts";
 import { isJournal, Journal, journalBytes } from "../journal/journal.ts";
 import { noJournal } from "../journal/no-journal.ts";
 import { replay } from "../journal/saved-state.ts";
-import type { SharedMemory } from "../journal/shared-memory.ts";
 import { extentOf, Spool } from "../journal/spool.ts";
 import { exitNow } from "../sys/exit-now.ts";
-import { LazyMemory, releasePages } from "../sys/memfd.ts";
+import { LazyMemory } from "../sys/memfd.ts";
 import { EXIT_FENCED } from "./exit-status.ts";
 import type { MountOptions } from "./mount-options.ts";
 
@@ -34,24 +33,21 @@ export function openDurableMemory(fds: DurableFds, options: MountOptions): Durab
   if (!options.keepsJournal) return { journal: noJournal(), spool, saved: undefined };
   const areaBytes = areaBytesFor(options.engine.inodesMax);
   const memory = new LazyMemory(fds.journalFd, journalBytes(areaBytes));
-  return { ...openJournal(memory, fds.journalFd), spool };
+  return { ...openJournal(memory), spool };
 }
 
 /** Requests that were not answered yet, in memory that others hold too. */
 export function openSlots(fd: number): Slots {
-  return new Slots(new LazyMemory(fd, SLOTS_BYTES), (offset, sizeBytes) => {
-    releasePages(fd, offset, sizeBytes);
-  });
+  const memory = new LazyMemory(fd, SLOTS_BYTES);
+  return new Slots(memory, memory.release);
 }
 
 function openSpool(fds: DurableFds, { engine }: MountOptions): Spool {
   const spoolBytes = Math.max(SPOOL_BYTES_MIN, engine.writePartSizeBytes * PARTS_MIN);
   const chunkBytes = Math.max(CHUNK_BYTES_MIN, extentOf(engine.writePartSizeBytes));
-  return new Spool(new LazyMemory(fds.spoolFd, spoolBytes, chunkBytes), {
-    chunkBytes,
-    limitBytes: engine.memoryBytes / 2,
-    onIdle: (offset, sizeBytes) => releasePages(fds.spoolFd, offset, sizeBytes),
-  });
+  const memory = new LazyMemory(fds.spoolFd, spoolBytes, chunkBytes);
+  const limitBytes = engine.memoryBytes / 2;
+  return new Spool(memory, { chunkBytes, limitBytes, onIdle: memory.release });
 }
 
 function areaBytesFor(inodes: number): number {
@@ -59,11 +55,8 @@ function areaBytesFor(inodes: number): number {
   return Math.min(Math.max(pages * PAGE_BYTES, AREA_BYTES.min), AREA_BYTES.max);
 }
 
-function openJournal(memory: SharedMemory, fd: number): Pick<DurableMemory, "journal" | "saved"> {
-  const options = {
-    onFenced: () => exitNow(EXIT_FENCED),
-    onIdle: (offset: number, sizeBytes: number) => releasePages(fd, offset, sizeBytes),
-  };
+function openJournal(memory: LazyMemory): Pick<DurableMemory, "journal" | "saved"> {
+  const options = { onFenced: () => exitNow(EXIT_FENCED), onIdle: memory.release };
   if (!isJournal(memory)) {
     return { journal: Journal.begin(memory, options), saved: undefined };
   }

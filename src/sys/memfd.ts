@@ -66,6 +66,12 @@ export class LazyMemory {
     return chunk.subarray(start - chunkStart, end - chunkStart);
   }
 
+  /** The bytes read as zero from now on, and cost nothing. */
+  readonly release = (offset: number, sizeBytes: number): void => {
+    const mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE;
+    checked("fallocate", fallocate(this.#fd, mode, offset, sizeBytes), `memfd ${this.#fd}`);
+  };
+
   #piece(start: number, sizeBytes: number): Buffer {
     const known = this.#pieces.get(start);
     if (known !== undefined && known.length >= sizeBytes) return known;
@@ -81,10 +87,4 @@ function map(fd: number, offset: number, sizeBytes: number): Buffer {
     throw new SystemError("mmap", koffi.errno(), `memfd ${fd}`);
   }
   return Buffer.from(koffi.view(address, sizeBytes));
-}
-
-/** The bytes read as zero from now on, and cost nothing. */
-export function releasePages(fd: number, offset: number, sizeBytes: number): void {
-  const mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE;
-  checked("fallocate", fallocate(fd, mode, offset, sizeBytes), `memfd ${fd}`);
 }
