@@ -185,15 +185,20 @@ class Plan {
     const actions: Action[] = [];
     for (const pod of this.#seen.pods.values()) {
       if (Object.hasOwn(this.#listed, pod.name) || this.#next.has(pod.name)) continue;
-      if (pod.terminating) continue;
+      if (pod.terminating && !pod.finished) continue;
       const heir = this.#next.keys().find((name) => this.#mountIdOf(name) === pod.mountId);
-      if (pod.finished) actions.push({ do: "delete-pod", pod, why: "finished" });
+      if (pod.finished) actions.push(this.#finished(pod));
       else if (heir !== undefined) actions.push(this.#replaced(pod, heir));
       else if (!pod.needsUnmount) actions.push(this.#unused(pod));
       else if (pod.backingOff) actions.push({ do: "delete-pod", pod, why: "can not end itself" });
       else if (!pod.started) actions.push(this.#neverStarted(pod));
     }
     return actions;
+  }
+
+  #finished(pod: MountpointPod): Action {
+    const afterMs = (pod.goneByMs ?? 0) - this.#seen.nowMs;
+    return afterMs > 0 ? { do: "look-again", afterMs } : { do: "delete-pod", pod, why: "finished" };
   }
 
   /** Never marked: its mount lives on in another pod. A newer one may be about to be listed. */

@@ -46,6 +46,14 @@ test("a Mountpoint Pod serves its own mount unless it is told another", () => {
   assert.equal(factsOf({ [ANNOTATION.mountId]: "mp-0" })?.mountId, "mp-0");
 });
 
+test("a deleted Mountpoint Pod should be gone soon after its grace", () => {
+  const annotations = { [ANNOTATION.attachment]: "s3pa-1" };
+  const deletionTimestamp = "2026-01-01T12:00:00Z";
+  const facts = mountpointPodOf({ metadata: { name: "mp-1", annotations, deletionTimestamp } });
+  assert.deepEqual([facts?.terminating, facts?.goneByMs], [true, Date.UTC(2026, 0, 1, 12, 0, 10)]);
+  assert.equal(factsOf({})?.goneByMs, undefined);
+});
+
 const ended = (restartCount: number, exitCode: number) => ({
   phase: "Running",
   containerStatuses: [{ restartCount, state: { terminated: { exitCode } } }],

@@ -6,6 +6,11 @@ import type {
 } from "../volume/attachment.ts";
 import { ANNOTATION, DRIVER_NAME, HEADROOM_GATE, LABEL } from "../volume/names.ts";
 
+/**
+ * Behind the grace that a deletion gives: so long the rest of it may take. An API server that loses
+ * its caller half-way leaves a pod that it calls deleted, until somebody deletes it again.
+ */
+const DELETION_LIMIT_MS = 10_000;
 /** Why a kubelet ends what runs, and refuses what comes, while its node shuts down. */
 const SHUTDOWN_REASONS: ReadonlySet<string> = new Set(["Terminated", "NodeShutdown"]);
 const OFF_TAINTS: ReadonlySet<string> = new Set([
@@ -63,6 +68,8 @@ export interface MountpointPod {
   readonly started: boolean;
   readonly finished: boolean;
   readonly terminating: boolean;
+  /** If somebody has deleted it: when it should be gone. */
+  readonly goneByMs?: number;
   /** Its container dies again and again, and the kubelet waits before it starts it once more. */
   readonly backingOff: boolean;
   /** Why the scheduler finds no room for it; empty when it does, or has not tried. */
@@ -154,6 +161,7 @@ export function mountpointPodOf({ metadata, spec, status }: Pod): MountpointPod 
   const attachment = annotations[ANNOTATION.attachment];
   if (attachment === undefined) return undefined;
   const name = metadata?.name ?? "";
+  const deleted = metadata?.deletionTimestamp;
   return {
     name,
     uid: metadata?.uid ?? "",
@@ -161,7 +169,8 @@ export function mountpointPodOf({ metadata, spec, status }: Pod): MountpointPod 
     scheduled: spec?.nodeName !== undefined,
     started: status?.phase !== undefined && status.phase !== "Pending",
     finished: isFinished(status?.phase),
-    terminating: metadata?.deletionTimestamp !== undefined,
+    terminating: deleted !== undefined,
+    ...(deleted !== undefined && { goneByMs: Date.parse(deleted) + DELETION_LIMIT_MS }),
     backingOff: isBackingOff(status?.containerStatuses ?? []),
     unschedulable: unschedulableWhy(status?.conditions ?? []),
     shutDown: SHUTDOWN_REASONS.has(status?.reason ?? ""),
