@@ -209,9 +209,10 @@ export class SourceMounts implements Disposable {
     await using rollback = new AsyncDisposableStack();
     rollback.use(link);
     const fuse = openFuseDevice();
-    const all = canResume(pod.mountId) ? { fuse, ...createMountMemory() } : undefined;
-    const fds = all === undefined ? [fuse] : listOf(all);
+    let fds = [fuse];
     rollback.defer(() => closeAll(fds));
+    const all = canResume(pod.mountId) ? { fuse, ...createMountMemory() } : undefined;
+    if (all !== undefined) fds = listOf(all);
     mkdirSync(dir, { recursive: true });
     rollback.defer(() => removeDirectory(dir));
     mountFuse(fuse, dir, { readOnly, source: `s3csi:${spec.bucket}` });
