@@ -2,6 +2,9 @@ import type { Buffer } from "node:buffer";
 import type { Segment } from "../journal/spool.ts";
 import type { RunningSum } from "../s3/object-store.ts";
 
+/** What the processor's own cache still has when it is read a second time. */
+const BLOCK_BYTES = 256 * 1024;
+
 /** A part while its bytes come, or a small file: summed up while the processor has them at hand. */
 export class SummedSegment {
   readonly segment: Segment;
@@ -36,7 +39,10 @@ export class SummedSegment {
   }
 
   append(data: Uint8Array): void {
-    this.#sum?.add(data);
-    this.segment.append(data);
+    for (let at = 0; at < data.length; at += BLOCK_BYTES) {
+      const block = data.subarray(at, at + BLOCK_BYTES);
+      this.#sum?.add(block);
+      this.segment.append(block);
+    }
   }
 }
