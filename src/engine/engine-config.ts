@@ -1,3 +1,5 @@
+import type { ReadSizes } from "./read-stream.ts";
+
 export interface EngineConfig {
   /** Empty, or ends with a slash: the part of the bucket that is served. */
   readonly prefix: string;
@@ -10,7 +12,7 @@ export interface EngineConfig {
   readonly fileMode: number;
   readonly metadataTtlMs: number;
   readonly negativeTtlMs: number;
-  readonly readPartSizeBytes: number;
+  readonly reads: ReadSizes;
   readonly writePartSizeBytes: number;
   /** For data on its way: windows of readers, parts of writers. */
   readonly memoryBytes: number;

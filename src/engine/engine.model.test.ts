@@ -21,7 +21,11 @@ class Driver {
   readonly store = new MemoryStore();
   readonly engine = new Engine(
     this.store,
-    { ...TEST_CONFIG, readPartSizeBytes: PART_BYTES, writePartSizeBytes: PART_BYTES },
+    {
+      ...TEST_CONFIG,
+      reads: { partBytes: PART_BYTES, longGets: true },
+      writePartSizeBytes: PART_BYTES,
+    },
     new TestMemory().begin(),
   );
   readonly #held: Inode[] = [];

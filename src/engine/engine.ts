@@ -259,7 +259,7 @@ export class Engine {
     const { etag, sizeBytes } = inode.object ?? { etag: "", sizeBytes: 0 };
     const key = this.#names.keyOf(inode.path);
     const source = { store: this.#reader, pool: this.#pool, key, etag };
-    return new ReadStream(source, sizeBytes, this.#config.readPartSizeBytes);
+    return new ReadStream(source, sizeBytes, this.#config.reads);
   }
 
   #closeReader({ inode, stream }: Reader): void {

@@ -1,7 +1,8 @@
 import type { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
-import type { ObjectReader } from "../s3/object-store.ts";
+import type { ObjectReader, ReadOn } from "../s3/object-store.ts";
 import type { BufferPool } from "./buffer-pool.ts";
+import type { Lane } from "./lane.ts";
 
 export interface FetchSource {
   readonly store: ObjectReader;
@@ -30,12 +31,13 @@ export class FetchedRange {
   #failure: unknown;
   #holders = 2; // the window that wants it, and the fetch itself
 
-  constructor(source: FetchSource, offsetBytes: number, sizeBytes: number) {
+  constructor(source: FetchSource, offsetBytes: number, sizeBytes: number, lane?: Lane) {
     this.offsetBytes = offsetBytes;
     this.sizeBytes = sizeBytes;
     this.#pool = source.pool;
     this.#buffer = source.pool.take(sizeBytes);
-    void this.#fetch(source);
+    if (lane === undefined) void this.#fetch(source, undefined);
+    else lane.add(() => this.#fetch(source, lane));
   }
 
   get endBytes(): number {
@@ -44,6 +46,10 @@ export class FetchedRange {
 
   get failed(): boolean {
     return this.#failure !== undefined;
+  }
+
+  get isFilled(): boolean {
+    return this.#filledBytes === this.sizeBytes;
   }
 
   /** Its memory stays as it is until release(). */
@@ -75,15 +81,16 @@ export class FetchedRange {
     this.release();
   }
 
-  async #fetch({ store, key, etag }: FetchSource): Promise<void> {
+  async #fetch({ store, key, etag }: FetchSource, goesOn: ReadOn | undefined): Promise<void> {
     const onFilled = (filledBytes: number) => {
       this.#filledBytes = filledBytes;
       this.#wake();
     };
     try {
       const { offsetBytes } = this;
-      const range = { key, etag, offsetBytes, into: this.#buffer, onFilled };
-      await store.read(range, this.#abort.signal);
+      const { signal } = this.#abort;
+      signal.throwIfAborted(); // while others of its lane were fetched
+      await store.read({ key, etag, offsetBytes, into: this.#buffer, onFilled, goesOn }, signal);
     } catch (error) {
       const gone = error instanceof Failure && error.kind === "absent";
       this.#failure = gone ? new Failure("stale", `${key} was deleted`, error) : error;

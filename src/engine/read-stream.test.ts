@@ -9,6 +9,7 @@ import { ReadStream } from "./read-stream.ts";
 
 const MIB = 1 << 20;
 const OBJECT_BYTES = 21 * MIB + 123;
+const SIZES = { partBytes: 8 * MIB, longGets: true };
 const OBJECT = Buffer.alloc(OBJECT_BYTES);
 for (let at = 0; at < OBJECT_BYTES; at += 4)
   OBJECT.writeUInt32LE(at, Math.min(at, OBJECT_BYTES - 4));
@@ -17,14 +18,25 @@ for (let at = 0; at < OBJECT_BYTES; at += 4)
 class SlowStore extends MemoryStore {
   fetches = 0;
   fetchedBytes = 0;
+  /** What S3 was asked for: a read that goes on where another has ended is no further one. */
+  readonly gets: { readonly fromBytes: number; readonly toBytes: number }[] = [];
+  readonly #leftAt = new Map<AbortSignal, number>();
+  turnsEach = 1;
   failing: (fetch: number) => boolean = () => false;
 
   override async read(range: RangeRead, signal?: AbortSignal): Promise<void> {
     const fetch = this.fetches++;
     this.fetchedBytes += range.into.length;
     const step = Math.ceil(range.into.length / 3);
+    const { goesOn, offsetBytes } = range;
+    const endBytes = offsetBytes + range.into.length;
+    if (goesOn === undefined || this.#leftAt.get(goesOn.until) !== offsetBytes) {
+      const toBytes = Math.max(endBytes, goesOn?.endBytes ?? 0);
+      this.gets.push({ fromBytes: offsetBytes, toBytes });
+    }
+    if (goesOn !== undefined && !goesOn.until.aborted) this.#leftAt.set(goesOn.until, endBytes);
     for (let filled = 0; filled < range.into.length;) {
-      await new Promise(setImmediate);
+      for (let turn = 0; turn < this.turnsEach; turn++) await new Promise(setImmediate);
       signal?.throwIfAborted();
       if (filled > 0 && this.failing(fetch)) throw new Failure("remote", "injected");
       const end = Math.min(filled + step, range.into.length);
@@ -55,7 +67,7 @@ async function readAndCompare(
 
 function open(store: SlowStore, limitBytes: number) {
   const pool = new BufferPool(limitBytes);
-  const stream = new ReadStream({ store, pool, key: "k", etag: "e" }, OBJECT_BYTES, 8 * MIB);
+  const stream = new ReadStream({ store, pool, key: "k", etag: "e" }, OBJECT_BYTES, SIZES);
   return { pool, stream };
 }
 
@@ -70,6 +82,60 @@ test("a sequential reader gets every byte with few, growing requests", async () 
   for (let at = 0; at < OBJECT_BYTES; at += 128 * 1024)
     assert.equal(await readAndCompare(stream, at, 128 * 1024), "ok");
   assert(store.fetches <= 16, `${store.fetches} requests`);
+  stream.close();
+  await drained(pool);
+});
+
+/** The reader has something else to do for so many turns after each read. */
+async function readSpan(stream: ReadStream, [from, to]: [number, number], turnsEach: number) {
+  for (let at = from; at < to; at += 512 * 1024) {
+    assert.equal(await readAndCompare(stream, at, 512 * 1024), "ok");
+    for (let turn = 0; turn < turnsEach; turn++) await new Promise(setImmediate);
+  }
+}
+
+test("where S3 is faster than the reader, one GET brings all that follows", async () => {
+  const store = new SlowStore();
+  const { pool, stream } = open(store, 256 * MIB);
+  await readSpan(stream, [0, OBJECT_BYTES], 20);
+  const last = store.gets.at(-1);
+  assert.equal(last?.toBytes, OBJECT_BYTES);
+  assert((last?.fromBytes ?? OBJECT_BYTES) < 4 * MIB, JSON.stringify(store.gets));
+  stream.close();
+  await drained(pool);
+});
+
+test("where the reader waits for S3, several GETs run at once", async () => {
+  const store = new SlowStore();
+  store.turnsEach = 50;
+  const { pool, stream } = open(store, 256 * MIB);
+  await readSpan(stream, [0, OBJECT_BYTES], 0);
+  for (const { fromBytes, toBytes } of store.gets) assert(toBytes - fromBytes <= 8 * MIB);
+  stream.close();
+  await drained(pool);
+});
+
+test("a long GET is left when S3 falls behind, and not begun for a reader in no hurry", async () => {
+  let nowMs = 0;
+  const store = new SlowStore();
+  const pool = new BufferPool(256 * MIB, () => nowMs);
+  const stream = new ReadStream({ store, pool, key: "k", etag: "e" }, OBJECT_BYTES, SIZES);
+  await readSpan(stream, [0, 2 * MIB], 20);
+  assert.equal(store.gets.at(-1)?.toBytes, OBJECT_BYTES, "it goes on to the end");
+  const begun = store.gets.length;
+  store.turnsEach = 200;
+  await readSpan(stream, [2 * MIB, 16 * MIB], 0);
+  assert(store.gets.length > begun, "several at once");
+  nowMs += 60_000;
+  store.turnsEach = 1;
+  stream.close();
+  store.gets.length = 0;
+  await readAndCompare(stream, 0, 512 * 1024);
+  for (let at = 512 * 1024; at < 8 * MIB; at += 512 * 1024) {
+    nowMs += 6000;
+    await readSpan(stream, [at, at + 1], 20);
+  }
+  for (const { fromBytes, toBytes } of store.gets) assert(toBytes - fromBytes <= 8 * MIB);
   stream.close();
   await drained(pool);
 });
@@ -117,7 +183,7 @@ test("readers at once share the memory to read ahead, and who remains gets it ba
   const pool = new BufferPool(128 * MIB, () => nowMs);
   const streams = Array.from({ length: 8 }, () => {
     const source = { store: new SlowStore(), pool, key: "k", etag: "e" };
-    return new ReadStream(source, OBJECT_BYTES, 8 * MIB);
+    return new ReadStream(source, OBJECT_BYTES, SIZES);
   });
   let peakBytes = 0;
   for (let at = 0; at < 16 * MIB; at += MIB) {

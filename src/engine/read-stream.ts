@@ -2,11 +2,21 @@ import type { Buffer } from "node:buffer";
 import type { ReaderAhead } from "./buffer-pool.ts";
 import { FetchedRange } from "./fetched-range.ts";
 import type { FetchSource } from "./fetched-range.ts";
+import { Lane } from "./lane.ts";
 
 /** What is read behind a seek that is not followed by a next read stays this small. */
 const FIRST_WINDOW_BYTES = 1 << 20;
 /** The kernel's parallel readahead arrives a little out of order. */
 const DISORDER_BYTES = 4 << 20;
+/** Who takes longer for half a window is in no hurry, and would let a long GET wait. */
+const LAP_LIMIT_MS = 5000;
+
+export interface ReadSizes {
+  /** Of the buffers, and of GETs that run in parallel. */
+  readonly partBytes: number;
+  /** Where one GET is enough, it may go on to the end of the object. */
+  readonly longGets: boolean;
+}
 
 export interface Lent {
   readonly chunks: readonly Buffer[];
@@ -17,26 +27,32 @@ const NOTHING: Lent = { chunks: [], release: () => undefined };
 
 /**
  * Reads of one open file. Sequential reads are served from a window of ranged GETs that run in
- * parallel ahead of the reader; it doubles while the reader follows it. A read elsewhere is one
- * exact GET and halves the window, until a reader at random has none; only a second read behind
- * it moves the window there.
+ * parallel ahead of the reader; it doubles while the reader follows it. Once S3 is a whole window
+ * ahead, a single GET brings all that follows: each costs the server a millisecond or two. A read
+ * elsewhere is one exact GET and halves the window, until a reader at random has none; only a
+ * second read behind it moves the window there.
  * INVARIANT: ranges are adjacent and in order.
  */
 export class ReadStream implements ReaderAhead {
   lastReadMs = 0;
   readonly #source: FetchSource;
   readonly #objectBytes: number;
-  readonly #partSizeBytes: number;
+  readonly #sizes: ReadSizes;
   #ranges: FetchedRange[] = [];
+  /** The last range's one. */
+  #lane: Lane | undefined;
   #windowBytes = FIRST_WINDOW_BYTES;
   #readEndBytes = 0;
   #grownAtBytes = 0;
+  #grownAtMs = 0;
+  #wasFull = false;
+  #isOutpaced = false;
   #strayEndBytes = 0;
 
-  constructor(source: FetchSource, objectBytes: number, partSizeBytes: number) {
+  constructor(source: FetchSource, objectBytes: number, sizes: ReadSizes) {
     this.#source = source;
     this.#objectBytes = objectBytes;
-    this.#partSizeBytes = partSizeBytes;
+    this.#sizes = sizes;
   }
 
   async read(offsetBytes: number, sizeBytes: number): Promise<Lent> {
@@ -57,6 +73,7 @@ export class ReadStream implements ReaderAhead {
   close(): void {
     for (const range of this.#ranges) range.discard();
     this.#ranges = [];
+    this.#leaveLane();
     this.#source.pool.removeReader(this);
   }
 
@@ -80,6 +97,9 @@ export class ReadStream implements ReaderAhead {
     this.#windowBytes = FIRST_WINDOW_BYTES;
     this.#readEndBytes = offsetBytes;
     this.#grownAtBytes = offsetBytes;
+    this.#grownAtMs = this.#source.pool.nowMs();
+    this.#wasFull = false;
+    this.#isOutpaced = false;
     this.#extend(offsetBytes, offsetBytes + FIRST_WINDOW_BYTES);
   }
 
@@ -103,6 +123,7 @@ export class ReadStream implements ReaderAhead {
 
   /** The reader has come to `endBytes`: let go of what lies behind it, fetch ahead of it. */
   #advance(offsetBytes: number, endBytes: number): void {
+    if (this.#ranges.every((range) => range.isFilled)) this.#wasFull = true;
     this.#readEndBytes = Math.max(this.#readEndBytes, endBytes);
     const behindBytes = Math.min(this.#readEndBytes - DISORDER_BYTES, offsetBytes);
     while (this.#ranges.length > 1) {
@@ -111,8 +132,21 @@ export class ReadStream implements ReaderAhead {
       this.#ranges.shift();
       first.discard();
     }
-    if (this.#readEndBytes - this.#grownAtBytes >= this.#windowBytes / 2) this.#grow();
+    if (this.#readEndBytes - this.#grownAtBytes >= this.#windowBytes / 2) {
+      this.#choosePace();
+      this.#grow();
+    }
     this.#extend(this.#windowEnd, this.#readEndBytes + this.#windowBytes);
+  }
+
+  /** Since the window has last grown: was all of it there before the reader was? */
+  #choosePace(): void {
+    const nowMs = this.#source.pool.nowMs();
+    const isSlow = nowMs - this.#grownAtMs > LAP_LIMIT_MS;
+    this.#isOutpaced = this.#sizes.longGets && this.#wasFull && !isSlow;
+    if (!this.#isOutpaced && this.#laneEnd > this.#windowEnd) this.#leaveLane();
+    this.#wasFull = false;
+    this.#grownAtMs = nowMs;
   }
 
   /** Others may have begun to read ahead meanwhile: then it does not grow but shrink. */
@@ -126,19 +160,37 @@ export class ReadStream implements ReaderAhead {
   #extend(fromBytes: number, endBytes: number): void {
     let at = fromBytes;
     while (at < this.#objectBytes) {
-      const sizeBytes = Math.min(this.#nextRangeBytes(), this.#objectBytes - at);
+      const begins = at >= this.#laneEnd;
+      const laneEnd = begins ? this.#nextLaneEnd(at) : this.#laneEnd;
+      const sizeBytes = Math.min(this.#nextRangeBytes(), laneEnd - at);
       const wanted = at < this.#readEndBytes || this.#ranges.length === 0;
       const fits = at + sizeBytes <= endBytes && this.#source.pool.hasRoomFor(sizeBytes);
       if (!wanted && !fits) return;
-      this.#ranges.push(new FetchedRange(this.#source, at, sizeBytes));
+      if (begins) this.#lane = new Lane(laneEnd);
+      this.#ranges.push(new FetchedRange(this.#source, at, sizeBytes, this.#lane));
       at += sizeBytes;
     }
+  }
+
+  get #laneEnd(): number {
+    return this.#lane?.endBytes ?? -1;
+  }
+
+  #nextLaneEnd(offsetBytes: number): number {
+    const endBytes = this.#isOutpaced ? this.#objectBytes : offsetBytes + this.#nextRangeBytes();
+    return Math.min(endBytes, this.#objectBytes);
+  }
+
+  /** What follows begins another one. */
+  #leaveLane(): void {
+    this.#lane?.close();
+    this.#lane = undefined;
   }
 
   /** Small at first, so that the first bytes come soon; then as large as the window has earned. */
   #nextRangeBytes(): number {
     const share = Math.max(FIRST_WINDOW_BYTES, this.#windowBytes / 2);
-    return Math.min(this.#partSizeBytes, share);
+    return Math.min(this.#sizes.partBytes, share);
   }
 
   async #collect(offsetBytes: number, endBytes: number): Promise<Lent> {

@@ -12,7 +12,7 @@ export const TEST_CONFIG: EngineConfig = {
   fileMode: 0o644,
   metadataTtlMs: 0,
   negativeTtlMs: 0,
-  readPartSizeBytes: 16,
+  reads: { partBytes: 16, longGets: true },
   writePartSizeBytes: 16,
   memoryBytes: 1 << 20,
   inodesMax: 1000,

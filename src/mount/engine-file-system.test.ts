@@ -9,7 +9,13 @@ import { MemoryStore } from "../s3/memory-store.ts";
 import { testFileSystem } from "./test-file-system.ts";
 import { TestMemory } from "../engine/test-memory.ts";
 
-const CONFIG = { ...TEST_CONFIG, uid: 1, gid: 1, readPartSizeBytes: 64, writePartSizeBytes: 64 };
+const CONFIG = {
+  ...TEST_CONFIG,
+  uid: 1,
+  gid: 1,
+  reads: { partBytes: 64, longGets: true },
+  writePartSizeBytes: 64,
+};
 
 interface Message {
   readonly opcode: number;

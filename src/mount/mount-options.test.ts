@@ -15,10 +15,21 @@ function read(line: string, env: Record<string, string> = {}): MountOptions {
 test("defaults are mount-s3's", () => {
   const { engine, ...options } = read("bucket /mnt");
   assert.equal(engine.prefix, "");
-  assert.equal(engine.readPartSizeBytes, 8 << 20);
+  assert.deepEqual(engine.reads, { partBytes: 8 << 20, longGets: true });
   assert.deepEqual([engine.directoryMode, engine.fileMode], [0o755, 0o644]);
   assert.deepEqual([engine.metadataTtlMs, engine.negativeTtlMs], [1000, 0]);
   assert.deepEqual([options.region, options.lets, options.attemptsMax], ["us-east-1", "owner", 10]);
+});
+
+const sizes = (line: string) => {
+  const { reads, writePartSizeBytes } = read(`bucket /mnt ${line}`).engine;
+  return [reads.partBytes, reads.longGets, writePartSizeBytes];
+};
+
+test("a part size that was chosen is that of every GET", () => {
+  assert.deepEqual(sizes("--part-size 6000000"), [6_000_000, false, 6_000_000]);
+  assert.deepEqual(sizes("--read-part-size 6000000"), [6_000_000, false, 8 << 20]);
+  assert.deepEqual(sizes("--write-part-size 6000000"), [8 << 20, true, 6_000_000]);
 });
 
 test("options, environment and URI are read", () => {

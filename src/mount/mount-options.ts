@@ -25,6 +25,7 @@ import {
 } from "./option-values.ts";
 
 const MIB = 1 << 20;
+const DEFAULT_PART_BYTES = 8 * MIB;
 const PART_BOUNDS = { min: 5 * MIB, max: 5 * 1024 * MIB };
 const ID_BOUNDS = { min: 0, max: 0xffff_fffe };
 const DEFAULT_TTL_MS = 1000;
@@ -251,7 +252,8 @@ function headersOf(values: Values) {
 function engineConfig(values: Values, prefix: string): EngineConfig {
   const metadataTtl = ttlOf(values, "metadata-ttl");
   const cached = values.cache === undefined ? undefined : CACHE_TTL_MS;
-  const part = sizeOf(values, "part-size") ?? 8 * MIB;
+  const part = sizeOf(values, "part-size");
+  const readPart = sizeOf(values, "read-part-size") ?? part;
   return {
     prefix,
     readOnly: values["read-only"] === true,
@@ -264,8 +266,9 @@ function engineConfig(values: Values, prefix: string): EngineConfig {
     metadataTtlMs: metadataTtl ?? cached ?? DEFAULT_TTL_MS,
     // A name that is absent by default is absent now: what others create shows at once.
     negativeTtlMs: ttlOf(values, "negative-metadata-ttl") ?? metadataTtl ?? cached ?? 0,
-    readPartSizeBytes: sizeOf(values, "read-part-size") ?? part,
-    writePartSizeBytes: sizeOf(values, "write-part-size") ?? part,
+    // A size that somebody has chosen is that of every GET.
+    reads: { partBytes: readPart ?? DEFAULT_PART_BYTES, longGets: readPart === undefined },
+    writePartSizeBytes: sizeOf(values, "write-part-size") ?? part ?? DEFAULT_PART_BYTES,
     memoryBytes: memoryTargetOf(text(values, "memory-target")),
     inodesMax: inodeLimitOf(text(values, "inode-limit")),
   };

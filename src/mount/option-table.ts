@@ -121,7 +121,7 @@ export const OPTION_TABLE = {
     wrong: "0",
   }),
   "part-size": clientValue("BYTES", "part of a read or an upload (8388608)", PART),
-  "read-part-size": clientValue("BYTES", "part of a read", PART),
+  "read-part-size": clientValue("BYTES", "part of a read, and the most of one GET", PART),
   "write-part-size": clientValue("BYTES", "part of an upload; 10,000 of them at most", PART),
   "ca-bundle": clientValue("FILE", "PEM file of the only authorities to trust (AWS_CA_BUNDLE)", {
     right: "/etc/ca.pem",

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import net from "node:net";
-import type { Failure } from "../base/failure.ts";
+import { Failure } from "../base/failure.ts";
 import { authorizationLine, proxyName } from "./http-proxy.ts";
 import type { HttpProxy } from "./http-proxy.ts";
 import { reasonOf, tlsOptionsOf } from "./http-tunnel.ts";
@@ -11,6 +11,8 @@ import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
 
 const SCRATCH_BYTES = 64 * 1024;
 const IDLE_LIMIT_MS = 30_000;
+/** So long the endpoint waits with the rest of an answer; then it may be asked again. */
+const HALTED_LIMIT_MS = 30_000;
 
 export interface HttpOrigin {
   readonly host: string;
@@ -67,7 +69,9 @@ export class HttpConnection {
     if (tunnel !== undefined) {
       // Node takes no buffers of ours here: these bytes are copied once more.
       this.#socket = loadTls().connect({ ...secured, socket: tunnel });
-      this.#socket.on("data", (bytes: Buffer) => this.#onRead(bytes.length, bytes));
+      this.#socket.on("data", (bytes: Buffer) => {
+        if (!this.#onRead(bytes.length, bytes)) this.#socket.pause();
+      });
     } else if (peer.tls) this.#socket = loadTls().connect({ ...plain, ...secured });
     else this.#socket = net.connect(plain);
     this.#socket.setNoDelay(true);
@@ -88,13 +92,43 @@ export class HttpConnection {
     return this.#broken === undefined && this.#exchange === undefined;
   }
 
+  /** In the middle of an answer, until goOn(). */
+  get halted(): boolean {
+    return this.#broken === undefined && this.#exchange?.reader.full === true;
+  }
+
   async exchange(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+    const reader = new ResponseReader(request.method, request.responseTarget);
+    return this.#receive(reader, request.silenceLimitMs, signal, () => {
+      this.#exchanges += 1;
+      this.#send(request);
+    });
+  }
+
+  /** The next bytes of a halted answer: until it is halted again, or done. */
+  async goOn(target: ResponseTarget, signal: AbortSignal): Promise<void> {
+    if (this.#exchange === undefined) throw this.#broken ?? new Failure("remote", "no answer left");
+    const { reader, silenceLimitMs } = this.#exchange;
+    await this.#receive(reader, silenceLimitMs, signal, () => {
+      reader.goOn(target);
+      this.#settle();
+      if (!this.halted) this.#socket.resume();
+    });
+  }
+
+  close(): void {
+    this.#break("closed by us");
+  }
+
+  async #receive(
+    reader: ResponseReader,
+    silenceLimitMs: number,
+    signal: AbortSignal,
+    begin: () => void,
+  ): Promise<HttpResponse> {
     if (this.#broken !== undefined) throw this.#broken;
     signal.throwIfAborted();
-    this.#exchanges += 1;
     const { promise, resolve, reject } = Promise.withResolvers<HttpResponse>();
-    const reader = new ResponseReader(request.method, request.responseTarget);
-    const { silenceLimitMs } = request;
     this.#exchange = { reader, silenceLimitMs, resolve, reject };
     const onAbort = () => {
       reject(signal.reason);
@@ -103,15 +137,11 @@ export class HttpConnection {
     signal.addEventListener("abort", onAbort, { once: true });
     try {
       if (this.#connected) this.#socket.setTimeout(silenceLimitMs);
-      this.#send(request);
+      begin();
       return await promise;
     } finally {
       signal.removeEventListener("abort", onAbort);
     }
-  }
-
-  close(): void {
-    this.#break("closed by us");
   }
 
   #send(request: HttpRequest): void {
@@ -139,11 +169,20 @@ export class HttpConnection {
     try {
       const view = Buffer.from(bytes.buffer, bytes.byteOffset, count);
       this.#exchange.reader.take(view);
-      if (this.#exchange.reader.done) this.#complete(this.#exchange);
+      this.#settle();
     } catch (error) {
       this.#break("a malformed answer", error);
     }
-    return true;
+    return !this.halted;
+  }
+
+  /** Tells who waits for the answer when there is nothing more to wait for. */
+  #settle(): void {
+    const exchange = this.#exchange;
+    if (exchange?.reader.done === true) this.#complete(exchange);
+    if (exchange === undefined || !this.halted) return;
+    this.#socket.setTimeout(HALTED_LIMIT_MS);
+    exchange.resolve(exchange.reader.response());
   }
 
   #onEnd(): void {

@@ -2,7 +2,20 @@ import { HttpConnection } from "./http-connection.ts";
 import type { HttpOrigin, HttpRequest } from "./http-connection.ts";
 import { refusalOf } from "./http-proxy.ts";
 import { openTunnel } from "./http-tunnel.ts";
-import type { HttpResponse } from "./response-reader.ts";
+import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
+
+/** The end of an answer whose beginning has filled its target. */
+export interface BodyRest {
+  /** Not for long: the endpoint may lose patience, and so do we. */
+  isThere(): boolean;
+  /** Fills the next target; returns what is left then. */
+  readOn(target: ResponseTarget, signal: AbortSignal): Promise<BodyRest | undefined>;
+  close(): void;
+}
+
+export interface PooledResponse extends HttpResponse {
+  readonly rest: BodyRest | undefined;
+}
 
 /** Keep-alive connections to one origin: the last used first, never more than the limit. */
 export class HttpPool {
@@ -17,7 +30,7 @@ export class HttpPool {
     this.#connectionsMax = connectionsMax;
   }
 
-  async exchange(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+  async exchange(request: HttpRequest, signal: AbortSignal): Promise<PooledResponse> {
     await this.#enter(signal);
     try {
       const response = await this.#exchangeOnce(request, signal);
@@ -33,13 +46,12 @@ export class HttpPool {
     for (const connection of this.#idle.splice(0)) connection.close();
   }
 
-  async #exchangeOnce(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+  async #exchangeOnce(request: HttpRequest, signal: AbortSignal): Promise<PooledResponse> {
     for (;;) {
       const connection = this.#takeIdle() ?? (await this.#connect(signal));
       try {
         const response = await connection.exchange(request, signal);
-        if (connection.usable) this.#idle.push(connection);
-        return response;
+        return { ...response, rest: this.#restOn(connection) };
       } catch (error) {
         connection.close();
         signal.throwIfAborted();
@@ -48,6 +60,28 @@ export class HttpPool {
         if (!connection.usedBefore || request.method === "POST") throw error;
       }
     }
+  }
+
+  /** It waits outside of the limit: nobody knows whether anybody comes for it. */
+  #restOn(connection: HttpConnection): BodyRest | undefined {
+    if (connection.usable) this.#idle.push(connection);
+    if (!connection.halted) return undefined;
+    return {
+      isThere: () => connection.halted,
+      close: () => connection.close(),
+      readOn: async (target, signal) => {
+        await this.#enter(signal);
+        try {
+          await connection.goOn(target, signal);
+          return this.#restOn(connection);
+        } catch (error) {
+          connection.close();
+          throw error;
+        } finally {
+          this.#leave();
+        }
+      },
+    };
   }
 
   #takeIdle(): HttpConnection | undefined {

@@ -34,6 +34,17 @@ export interface RangeRead {
   /** As long as the range: it is filled from its start. */
   readonly into: Buffer;
   readonly onFilled: (filledBytes: number) => void;
+  readonly goesOn?: ReadOn | undefined;
+}
+
+/**
+ * The reader will probably go on: all is asked for at once, and a read with the same `until` that
+ * begins where the last one has ended takes up the same answer.
+ */
+export interface ReadOn {
+  readonly endBytes: number;
+  /** Then nobody goes on. */
+  readonly until: AbortSignal;
 }
 
 export interface UploadedPart {

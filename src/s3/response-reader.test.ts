@@ -9,22 +9,30 @@ const BODY = "0123456789abcdef";
 const byLength = `HTTP/1.1 206 Partial Content\r\nContent-Length: 16\r\nETag: "x"\r\n\r\n${BODY}`;
 const byChunks = `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6;ext=1\r\n012345\r\nA\r\n6789abcdef\r\n0\r\nTrailer: t\r\n\r\n`;
 
+const FRAMINGS = [
+  ["length", byLength],
+  ["chunks", byChunks],
+] as const;
+
 /** As the socket does it: into the buffer that the reader asks for, at most `step` bytes each. */
-function feed(reader: ResponseReader, wire: string, step: () => number): void {
+function feed(
+  reader: ResponseReader,
+  wire: string,
+  step: () => number,
+  afterEach: () => void = () => undefined,
+): void {
   let rest = Buffer.from(wire, "latin1");
   while (rest.length > 0) {
-    const place = reader.directTarget() ?? Buffer.alloc(64);
+    const place = reader.directTarget() ?? Buffer.alloc(300);
     const count = Math.min(rest.length, place.length, step());
     rest.copy(place, 0, 0, count);
     reader.take(place.subarray(0, count));
     rest = rest.subarray(count);
+    afterEach();
   }
 }
 
-for (const [name, wire] of [
-  ["length", byLength],
-  ["chunks", byChunks],
-] as const) {
+for (const [name, wire] of FRAMINGS) {
   test(`a body by ${name} lands in its target, however the network cuts it`, () => {
     fc.assert(
       fc.property(fc.infiniteStream(fc.integer({ min: 1, max: 40 })), (steps) => {
@@ -43,6 +51,50 @@ for (const [name, wire] of [
     );
   });
 }
+
+for (const [name, wire] of FRAMINGS) {
+  test(`a body by ${name} is shared out to targets one after the other`, () => {
+    const sizes = fc.infiniteStream(fc.integer({ min: 1, max: 12 }));
+    const steps = fc.infiniteStream(fc.integer({ min: 1, max: 200 }));
+    const property = fc.property(sizes, steps, (nextSize, nextStep) => {
+      let body = "";
+      let leftBytes = BODY.length;
+      const nextTarget = (): ResponseTarget => {
+        const into = Buffer.alloc(Math.min(leftBytes, nextSize.next().value ?? 1));
+        leftBytes -= into.length;
+        const onFilled = (count: number) => {
+          if (count === into.length) body += into.toString("latin1");
+        };
+        return { into, onFilled, restBytes: leftBytes };
+      };
+      const reader = new ResponseReader("GET", nextTarget());
+      const goOn = () => {
+        while (reader.full) reader.goOn(nextTarget());
+      };
+      feed(reader, wire, () => nextStep.next().value ?? 1, goOn);
+      assert(reader.done);
+      assert.equal(body, BODY);
+    });
+    fc.assert(property);
+  });
+}
+
+test("a rest that is longer than was asked for is a Failure", () => {
+  const target = { into: Buffer.alloc(4), restBytes: 8, onFilled: () => undefined };
+  for (const wire of [byLength, byChunks]) {
+    const reader = new ResponseReader("GET", target);
+    assert.throws(() => feed(reader, wire, () => 300), Failure);
+  }
+});
+
+test("pieces and target may be neighbours in the same memory", () => {
+  const shared = Buffer.alloc(512);
+  const into = shared.subarray(300, 316);
+  const reader = new ResponseReader("GET", { into, onFilled: () => undefined });
+  const count = shared.write(byLength, "latin1");
+  reader.take(shared.subarray(0, count));
+  assert.equal(into.toString("latin1"), BODY);
+});
 
 test("an error's body is collected, not put where data was expected", () => {
   const into = Buffer.alloc(4);

@@ -4,6 +4,7 @@ import { ChunkedBody } from "./chunked-body.ts";
 import { framingOf, parseHead } from "./http-head.ts";
 import type { HttpHead } from "./http-head.ts";
 
+const NOTHING = Buffer.alloc(0);
 const HEAD_BYTES_MAX = 64 * 1024;
 const COLLECTED_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -11,6 +12,8 @@ const COLLECTED_BYTES_MAX = 64 * 1024 * 1024;
 export interface ResponseTarget {
   readonly into: Buffer;
   readonly onFilled: (filledBytes: number) => void;
+  /** How much longer than `into` the body may be: the next targets take that. */
+  readonly restBytes?: number;
 }
 
 export interface HttpResponse extends HttpHead {
@@ -21,17 +24,19 @@ export interface HttpResponse extends HttpHead {
 /** Reads one response from pieces of any size. Everything malformed is a Failure. */
 export class ResponseReader {
   readonly #method: string;
-  readonly #target: ResponseTarget | undefined;
+  #target: ResponseTarget | undefined;
   readonly #collected: Buffer[] = [];
   #head: HttpHead | undefined;
-  #headBytes = Buffer.alloc(0);
+  #headBytes = NOTHING;
   #chunked: ChunkedBody | undefined;
   #leftBytes = 0;
   #filledBytes = 0;
   #collectedBytes = 0;
+  /** Of the rest, what came in one piece with the last bytes for the target. */
+  #early = NOTHING;
   #direct = false;
   #untilClose = false;
-  #done = false;
+  #ended = false;
 
   constructor(method: string, target: ResponseTarget | undefined) {
     this.#method = method;
@@ -39,7 +44,14 @@ export class ResponseReader {
   }
 
   get done(): boolean {
-    return this.#done;
+    return this.#ended && this.#early.length === 0;
+  }
+
+  /** The target has its share of a body that goes on. */
+  get full(): boolean {
+    if (!this.#direct || this.#target === undefined || this.done) return false;
+    const { into, restBytes = 0 } = this.#target;
+    return this.#filledBytes === into.length && restBytes > 0;
   }
 
   get endsWithConnection(): boolean {
@@ -48,22 +60,31 @@ export class ResponseReader {
 
   /** The place for the next bytes from the network, when they need no further look. */
   directTarget(): Buffer | undefined {
-    if (!this.#direct || this.#done || this.#chunked !== undefined) return undefined;
+    if (!this.#direct || this.full || this.done || this.#chunked !== undefined) return undefined;
     return this.#target?.into.subarray(this.#filledBytes, this.#filledBytes + this.#leftBytes);
+  }
+
+  /** Once it is full: where the body goes on. */
+  goOn(target: ResponseTarget): void {
+    const early = this.#early;
+    this.#early = NOTHING;
+    this.#target = target;
+    this.#filledBytes = 0;
+    this.#takeBody(early);
   }
 
   take(bytes: Buffer): void {
     const rest = this.#head === undefined ? this.#takeHead(bytes) : bytes;
-    if (rest === undefined || this.#done) return;
+    if (rest === undefined || this.#ended) return;
     if (this.#chunked !== undefined) {
       if (this.#chunked.feed(rest) !== rest.length) throw tooLong();
-      this.#done = this.#chunked.done;
+      this.#ended = this.#chunked.done;
       return;
     }
     if (!this.#untilClose && rest.length > this.#leftBytes) throw tooLong();
     this.#takeBody(rest);
     this.#leftBytes -= rest.length;
-    this.#done = !this.#untilClose && this.#leftBytes === 0;
+    this.#ended = !this.#untilClose && this.#leftBytes === 0;
   }
 
   response(): HttpResponse {
@@ -82,7 +103,7 @@ export class ResponseReader {
     }
     const head = parseHead(all.toString("latin1", 0, end));
     const rest = all.subarray(end + 4);
-    this.#headBytes = Buffer.alloc(0);
+    this.#headBytes = NOTHING;
     if (head.status >= 100 && head.status < 200) return this.#takeHead(rest);
     this.#head = head;
     this.#startBody(head);
@@ -97,9 +118,10 @@ export class ResponseReader {
     } else if (framing.by === "close") {
       this.#untilClose = true;
     } else {
-      if (this.#direct && framing.sizeBytes > (this.#target?.into.length ?? 0)) throw tooLong();
+      const { into = NOTHING, restBytes = 0 } = this.#target ?? {};
+      if (this.#direct && framing.sizeBytes > into.length + restBytes) throw tooLong();
       this.#leftBytes = framing.sizeBytes;
-      this.#done = framing.sizeBytes === 0;
+      this.#ended = framing.sizeBytes === 0;
     }
   }
 
@@ -110,12 +132,20 @@ export class ResponseReader {
       this.#collected.push(Buffer.from(bytes));
       return;
     }
-    const { into } = this.#target;
-    if (this.#filledBytes + bytes.length > into.length) throw tooLong();
-    const inPlace = bytes.buffer === into.buffer;
-    if (!inPlace) bytes.copy(into, this.#filledBytes);
-    this.#filledBytes += bytes.length;
-    this.#target.onFilled(this.#filledBytes);
+    const { into, onFilled, restBytes = 0 } = this.#target;
+    const roomBytes = into.length - this.#filledBytes;
+    let share = bytes;
+    if (bytes.length > roomBytes) {
+      share = bytes.subarray(0, roomBytes);
+      this.#early = Buffer.concat([this.#early, bytes.subarray(roomBytes)]);
+      if (this.#early.length > restBytes) throw tooLong();
+    }
+    if (share.length === 0) return;
+    const at = into.byteOffset + this.#filledBytes;
+    const inPlace = share.buffer === into.buffer && share.byteOffset === at;
+    if (!inPlace) share.copy(into, this.#filledBytes);
+    this.#filledBytes += share.length;
+    onFilled(this.#filledBytes);
   }
 }
 

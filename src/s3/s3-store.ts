@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
+import { BodyRests } from "./body-rests.ts";
 import { ARCHIVES, readListPage } from "./list-page.ts";
 import type {
   ListPage,
@@ -38,6 +39,7 @@ export class S3Store implements ObjectStore {
   readonly #transport: S3Transport;
   readonly #policy: RetryPolicy;
   readonly #uploads: UploadOptions;
+  readonly #rests = new BodyRests();
 
   constructor(transport: S3Transport, policy: RetryPolicy, uploads: UploadOptions) {
     this.#transport = transport;
@@ -81,23 +83,30 @@ export class S3Store implements ObjectStore {
   }
 
   /** A connection that breaks half-way costs only the other half. */
-  async read({ key, etag, offsetBytes, into, onFilled }: RangeRead, signal: AbortSignal) {
+  async read({ key, etag, offsetBytes, into, onFilled, goesOn }: RangeRead, signal: AbortSignal) {
     let filledBytes = 0;
-    const lastByte = offsetBytes + into.length - 1;
+    const endBytes = offsetBytes + into.length;
+    const restBytes = Math.max(0, (goesOn?.endBytes ?? 0) - endBytes);
     await retry(this.#policy, signal, async () => {
       const startedAt = filledBytes;
+      const fromBytes = offsetBytes + startedAt;
       const target = {
         into: into.subarray(startedAt),
+        restBytes,
         onFilled: (count: number) => {
           filledBytes = startedAt + count;
           onFilled(filledBytes);
         },
       };
-      const range = `bytes=${offsetBytes + startedAt}-${lastByte}`;
+      const range = `bytes=${fromBytes}-${endBytes + restBytes - 1}`;
       const pin = etag === "" ? {} : { "if-match": etag };
       const request = { method: "GET", key, headers: { range, ...pin }, target } as const;
-      await this.#transport.send(request, signal);
+      const open = goesOn && this.#rests.take(goesOn.until, fromBytes);
+      const rest = open
+        ? await open.readOn(target, signal)
+        : (await this.#transport.send(request, signal)).rest;
       if (filledBytes !== into.length) throw new Failure("remote", `GET ${key}: cut short`);
+      if (goesOn && rest) this.#rests.keep(goesOn.until, endBytes, rest);
     });
   }
 
@@ -208,6 +217,7 @@ export class S3Store implements ObjectStore {
   }
 
   close(): void {
+    this.#rests.close();
     this.#transport.close();
   }
 

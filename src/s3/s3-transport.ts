@@ -2,9 +2,10 @@ import { Failure } from "../base/failure.ts";
 import { sha256 } from "../sys/openssl.ts";
 import type { CredentialSource } from "./credentials.ts";
 import { HttpPool } from "./http-pool.ts";
+import type { PooledResponse } from "./http-pool.ts";
 import type { HttpProxy } from "./http-proxy.ts";
 import { AwayFailure, PermanentFailure } from "./retry.ts";
-import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
+import type { ResponseTarget } from "./response-reader.ts";
 import { failureOf, isAway, isTransient } from "./s3-error.ts";
 import type { S3Location } from "./s3-location.ts";
 import {
@@ -55,7 +56,7 @@ export class S3Transport {
     this.#pool = new HttpPool(origin, options.connectionsMax);
   }
 
-  async send(request: S3Request, signal: AbortSignal): Promise<HttpResponse> {
+  async send(request: S3Request, signal: AbortSignal): Promise<PooledResponse> {
     const { location, silenceLimitMs } = this.#options;
     const path = `${location.basePath}/${encodeKey(request.key)}`;
     const query = canonicalQuery(request.query ?? []);

@@ -6,10 +6,12 @@ import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { engineEnvironment, EngineProcess, mountBucket } from "./engine-process.ts";
 import { ForwardProxy } from "./forward-proxy.ts";
+import { readSlowly } from "./slow-reader.ts";
 import { TestBucket } from "./test-bucket.ts";
 import { TlsFront } from "./tls-front.ts";
 
 const BYTES = randomBytes(20_000_000);
+const LONG = randomBytes(64 << 20);
 const LISTEN = { host: "localhost", port: 0 };
 const UNREACHABLE = "http://127.0.0.1:9";
 
@@ -20,6 +22,7 @@ describe("a proxy on the way to S3", () => {
     bucket = await TestBucket.start();
     front = await TlsFront.start(bucket.access.endpoint, "localhost", LISTEN);
     await bucket.put("file", BYTES);
+    await bucket.put("long", LONG);
   });
   after(() => front[Symbol.asyncDispose]());
   after(() => bucket[Symbol.asyncDispose]());
@@ -30,6 +33,7 @@ describe("a proxy on the way to S3", () => {
     assert((await fs.readFile(join(mount.dir, "file"))).equals(BYTES));
     await fs.writeFile(join(mount.dir, "copy"), BYTES);
     assert((await bucket.get("copy")).equals(BYTES));
+    assert((await readSlowly(join(mount.dir, "long"))).equals(LONG));
   };
 
   test("http: it is handed every request", async () => {

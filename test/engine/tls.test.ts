@@ -4,6 +4,7 @@ import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { engineEnvironment, EngineProcess, mountBucket } from "./engine-process.ts";
+import { readSlowly } from "./slow-reader.ts";
 import { TestBucket } from "./test-bucket.ts";
 import { TlsFront } from "./tls-front.ts";
 
@@ -12,13 +13,16 @@ test("a bucket behind TLS is read and written with its CA, and refused without",
   const listen = { host: "localhost", port: 0 };
   await using front = await TlsFront.start(bucket.access.endpoint, "localhost", listen);
   const bytes = randomBytes(20_000_000);
+  const long = randomBytes(64 << 20);
   await bucket.put("file", bytes);
+  await bucket.put("long", long);
   {
     const args = ["--endpoint-url", front.url, "--ca-bundle", front.ca];
     await using mount = await mountBucket(bucket, args);
     assert.deepEqual(await fs.readFile(join(mount.dir, "file")), bytes);
     await fs.writeFile(join(mount.dir, "copy"), bytes);
     assert.deepEqual(await bucket.get("copy"), bytes);
+    assert((await readSlowly(join(mount.dir, "long"))).equals(long));
   }
   const args = [bucket.name, "/mnt", "--endpoint-url", front.url];
   await using engine = new EngineProcess(args, engineEnvironment(bucket));
