@@ -143,9 +143,8 @@ export class Engine {
     return this.#files.reader(handle).stream.read(offsetBytes, sizeBytes);
   }
 
-  /** `again`: a request that an earlier engine may have served without telling. */
-  write(handle: number, offsetBytes: number, data: Uint8Array, again = false) {
-    return this.#writing.write(handle, offsetBytes, data, again);
+  write(...request: Parameters<Writing["write"]>) {
+    return this.#writing.write(...request);
   }
 
   flush(handle: number, pid: number): Promise<void> {

@@ -5,6 +5,7 @@ import type { FailureKind } from "../base/failure.ts";
 const KIND = {
   EBADF: "invalid",
   EFBIG: "refused",
+  EINTR: "timeout",
   EINVAL: "invalid",
   EIO: "remote",
   EISDIR: "conflict",

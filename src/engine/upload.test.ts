@@ -86,6 +86,50 @@ test("whatever the sizes and the failures: all bytes are there, or an error and 
   await fc.assert(property, { numRuns: 300 });
 });
 
+/** Like a program that goes on after a signal: with what was not taken, from where that ended. */
+async function writeDespiteSignals(upload: Upload, data: Buffer, turns: () => number) {
+  const from = upload.sizeBytes;
+  for (let at = 0; at < data.length;) {
+    const leaving = new AbortController();
+    const rest = data.subarray(at);
+    const writing = (async () => upload.write(from + at, rest, leaving.signal))();
+    const interrupting = (async () => {
+      for (let turn = turns(); turn > 0; turn--) await new Promise(setImmediate);
+      leaving.abort();
+    })();
+    try {
+      at += await writing;
+      assert(upload.wasInterrupted || at === data.length);
+    } catch (error) {
+      assert(error instanceof PosixFailure && error.code === "EINTR");
+      assert(upload.wasInterrupted);
+    }
+    await interrupting;
+  }
+}
+
+test("whenever its writers are interrupted, no byte is lost or taken twice", async () => {
+  const sizes = fc.array(fc.constantFrom(10, 999, 1000, 3500, 20_000), { maxLength: 8 });
+  const patience = fc.infiniteStream(fc.nat({ max: 6 }));
+  const property = fc.asyncProperty(sizes, patience, async (chosen, turns) => {
+    const store = new FlakyStore();
+    const { spool, upload } = start(store, 3000);
+    const written: Buffer[] = [];
+    for (const [index, size] of chosen.entries()) {
+      const data = Buffer.alloc(size);
+      for (let at = 0; at < size; at++) data[at] = index + at;
+      await writeDespiteSignals(upload, data, () => turns.next().value ?? 0);
+      written.push(data);
+    }
+    await upload.complete();
+    upload.close();
+    assert.deepEqual(store.body("key"), Buffer.concat(written));
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+    assert.equal(spool.usedBytes, 0);
+  });
+  await fc.assert(property, { numRuns: 200 });
+});
+
 const isInvalid = (error: unknown) => error instanceof PosixFailure && error.code === "EINVAL";
 
 test("a write out of order is EINVAL, now and at the end", async () => {

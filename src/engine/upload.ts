@@ -4,6 +4,8 @@ import type { SavedUpload, UploadRecord } from "../journal/saved-state.ts";
 import type { Spool } from "../journal/spool.ts";
 import { newNonce } from "../s3/nonce.ts";
 import type { ObjectStore, UploadedPart } from "../s3/object-store.ts";
+import { Multipart } from "./multipart.ts";
+import { PartsInFlight } from "./parts-in-flight.ts";
 import { isPosixCode, PosixFailure } from "./posix-failure.ts";
 import { SummedSegment } from "./summed-segment.ts";
 import { Turns } from "./turns.ts";
@@ -12,7 +14,6 @@ import { UploadNotes } from "./upload-notes.ts";
 const PARTS_MAX = 10_000;
 const PARTS_IN_FLIGHT_MAX = 8;
 const FIRST_SEGMENT_BYTES = 128 * 1024;
-const BEGIN_LIMIT_MS = 120_000;
 
 export interface UploadDeps {
   readonly store: ObjectStore;
@@ -33,25 +34,25 @@ export class Upload {
   readonly #handle: number;
   readonly #key: string;
   readonly #notes: UploadNotes;
+  readonly #multipart: Multipart;
   readonly #abort = new AbortController();
   readonly #parts: Promise<UploadedPart>[] = [];
   readonly #turns = new Turns();
-  readonly #inFlight = new Set<Promise<unknown>>();
+  readonly #inFlight = new PartsInFlight();
   #segment: SummedSegment | undefined;
   #sizeBytes = 0;
-  #uploadId: Promise<string> | undefined;
-  /** Since when a lost answer may have left an upload behind. */
-  #strayMs: number | undefined;
-  /** Of the object that S3 makes of the parts, or of a PUT that may have happened. */
+  /** Of a PUT that may have happened. */
   #nonce: string | undefined;
   #failure: unknown;
   #completion: Promise<{ etag: string }> | undefined;
+  #wasInterrupted = false;
 
   constructor(deps: UploadDeps, handle: number, key: string, saved = newUpload()) {
     this.#deps = deps;
     this.#handle = handle;
     this.#key = key;
     this.#notes = new UploadNotes(deps.journal, saved);
+    this.#multipart = new Multipart(deps, this.#notes, { handle, key }, saved);
     this.#restore(saved);
   }
 
@@ -74,15 +75,24 @@ export class Upload {
     return this.#notes.records;
   }
 
-  /** Settles at once when the bytes fit into the current part, else when there is room. */
-  write(offsetBytes: number, data: Uint8Array): number | Promise<number> {
-    if (this.#turns.busy) return this.#queue(offsetBytes, data);
+  /** Whoever wrote last did not want to wait to the end. */
+  get wasInterrupted(): boolean {
+    return this.#wasInterrupted;
+  }
+
+  /**
+   * Settles at once when the bytes fit into the current part, else when there is room. If the
+   * caller wants to leave before, with what was taken until then, or EINTR.
+   */
+  write(offsetBytes: number, data: Uint8Array, leaving?: AbortSignal): number | Promise<number> {
+    if (this.#turns.busy) return this.#queue(offsetBytes, data, leaving);
     this.#check(offsetBytes, data.length);
     const segment = this.#segment;
     const isLast = (segment?.filledBytes ?? 0) + data.length >= this.#deps.partSizeBytes;
     if (segment === undefined || isLast || !segment.hasRoomFor(data.length)) {
-      return this.#queue(offsetBytes, data);
+      return this.#queue(offsetBytes, data, leaving);
     }
+    this.#wasInterrupted = false;
     segment.append(data);
     this.#sizeBytes += data.length;
     return data.length;
@@ -116,30 +126,19 @@ export class Upload {
     this.#notes.noteWithOthers({ is: "completed", handle: this.#handle, etag });
   }
 
-  /** Nothing of it shall be seen. Parts that were sent are removed. */
+  /** Nothing of it shall be seen. */
   async abort(why: unknown): Promise<void> {
     this.#fail(why);
     this.#abort.abort(why);
-    const { store, discard } = this.#deps;
-    try {
-      if (this.#uploadId !== undefined) await discard(this.#key, await this.#uploadId);
-      else if (this.#strayMs !== undefined) {
-        await store.abortStrays(this.#key, this.#strayMs, AbortSignal.timeout(BEGIN_LIMIT_MS));
-      }
-    } catch {
-      // It never began, or S3 is away: the bucket's lifecycle rule is the last resort.
-    }
+    await this.#multipart.discard();
   }
 
-  #restore({ segments, sent, creating, created, ending }: SavedUpload): void {
+  #restore({ segments, sent, ending }: SavedUpload): void {
     for (const { part, etag, checksum, size } of sent.values()) {
       const sum = checksum === undefined ? {} : { checksum };
       this.#parts[part - 1] = Promise.resolve({ partNumber: part, etag, ...sum });
       this.#sizeBytes += size;
     }
-    this.#nonce = creating?.nonce;
-    if (created === undefined) this.#strayMs = creating?.sinceMs;
-    else this.#uploadId = Promise.resolve(created.uploadId);
     this.#restoreEnding(ending);
     for (const { part, at, size } of [...segments.values()].toSorted((a, b) => a.part - b.part)) {
       const segment = new SummedSegment(this.#deps.spool.claim(at, size));
@@ -160,23 +159,34 @@ export class Upload {
     void this.abort(new PosixFailure(isPosixCode(code) ? code : "EIO", reason));
   }
 
-  #queue(offsetBytes: number, data: Uint8Array): Promise<number> {
-    return this.#turns.take(() => this.#writeSlowly(offsetBytes, data));
+  #queue(offsetBytes: number, data: Uint8Array, leaving?: AbortSignal): Promise<number> {
+    return this.#turns.take(() => this.#writeSlowly(offsetBytes, data, leaving));
   }
 
-  async #writeSlowly(offsetBytes: number, data: Uint8Array): Promise<number> {
+  async #writeSlowly(offsetBytes: number, data: Uint8Array, leaving?: AbortSignal) {
     this.#check(offsetBytes, data.length);
     const { partSizeBytes } = this.#deps;
     let rest = data;
     while (rest.length > 0) {
+      await this.#sendWhole(leaving);
       const piece = rest.subarray(0, partSizeBytes - (this.#segment?.filledBytes ?? 0));
-      const segment = await this.#segmentFor(piece.length);
+      const segment = piece.length > 0 ? await this.#segmentFor(piece.length, leaving) : undefined;
+      if (segment === undefined) break;
       segment.append(piece);
       this.#sizeBytes += piece.length;
       rest = rest.subarray(piece.length);
-      if (segment.filledBytes === partSizeBytes) await this.#sendSegment();
     }
-    return data.length;
+    await this.#sendWhole(leaving);
+    this.#wasInterrupted = leaving?.aborted === true;
+    if (rest.length > 0 && rest.length === data.length) {
+      throw new PosixFailure("EINTR", `${this.#key}: its writer was interrupted`);
+    }
+    return data.length - rest.length;
+  }
+
+  /** A part that is full goes on its way, unless somebody leaves before it can. */
+  async #sendWhole(leaving: AbortSignal | undefined): Promise<void> {
+    if (this.#segment?.filledBytes === this.#deps.partSizeBytes) await this.#sendSegment(leaving);
   }
 
   /** Out of order is the caller's error, and ends the upload: a hole can't be filled later. */
@@ -197,7 +207,7 @@ export class Upload {
   }
 
   /** The first part's segment grows with the file: most files are small. */
-  async #segmentFor(sizeBytes: number): Promise<SummedSegment> {
+  async #segmentFor(sizeBytes: number, leaving?: AbortSignal): Promise<SummedSegment | undefined> {
     const { store, spool, partSizeBytes } = this.#deps;
     const former = this.#segment;
     if (former?.hasRoomFor(sizeBytes) === true) return former;
@@ -207,8 +217,9 @@ export class Upload {
     while (capacity < needed) capacity *= 4;
     capacity = Math.min(capacity, partSizeBytes);
     // Only for parts of our own: waiting for other writers could be waiting for ever.
-    while (!spool.hasRoomFor(capacity) && this.#inFlight.size > 0) {
-      await Promise.race(this.#inFlight);
+    while (!spool.hasRoomFor(capacity) && this.#inFlight.count > 0) {
+      await this.#inFlight.next(leaving);
+      if (leaving?.aborted === true) return undefined;
     }
     if (this.#failure !== undefined) throw this.#failure;
     const taken = spool.take(capacity);
@@ -221,8 +232,11 @@ export class Upload {
     return segment;
   }
 
-  async #sendSegment(): Promise<void> {
-    while (this.#inFlight.size >= PARTS_IN_FLIGHT_MAX) await Promise.race(this.#inFlight);
+  async #sendSegment(leaving?: AbortSignal): Promise<void> {
+    while (this.#inFlight.count >= PARTS_IN_FLIGHT_MAX) {
+      await this.#inFlight.next(leaving);
+      if (leaving?.aborted === true) return;
+    }
     if (this.#failure !== undefined) throw this.#failure;
     const segment = this.#segment;
     if (segment === undefined) return;
@@ -235,38 +249,20 @@ export class Upload {
     // Noted before its place goes to others: a successor must not claim it for this one.
     const part = sent
       .catch((error: unknown) => this.#failPart(error))
-      .finally(() => {
-        this.#deps.spool.give(segment.segment);
-        this.#inFlight.delete(watched);
-      });
-    const watched = part.catch(() => undefined);
-    this.#inFlight.add(watched);
+      .finally(() => this.#deps.spool.give(segment.segment));
+    this.#inFlight.add(part);
     this.#parts[partNumber - 1] = part;
   }
 
   async #sendPart(partNumber: number, { bytes, sum }: SummedSegment): Promise<UploadedPart> {
     const { store } = this.#deps;
     const { signal } = this.#abort;
-    this.#uploadId ??= this.#begin();
-    const uploadId = await this.#uploadId;
+    const uploadId = await this.#multipart.id;
     const part = await store.uploadPart(this.#key, uploadId, partNumber, bytes, signal, sum);
     const { etag, checksum } = part;
     const more = { size: bytes.length, ...(checksum === undefined ? {} : { checksum }) };
     this.#notes.note({ is: "sent", handle: this.#handle, part: partNumber, etag, ...more });
     return part;
-  }
-
-  async #begin(): Promise<string> {
-    const { store } = this.#deps;
-    // Not ended by abort(): an upload without an id could not be removed.
-    const signal = AbortSignal.timeout(BEGIN_LIMIT_MS);
-    if (this.#strayMs !== undefined) await store.abortStrays(this.#key, this.#strayMs, signal);
-    const nonce = newNonce();
-    this.#nonce = nonce;
-    this.#notes.note({ is: "creating", handle: this.#handle, nonce, sinceMs: Date.now() });
-    const uploadId = await store.createUpload(this.#key, nonce, signal);
-    this.#notes.note({ is: "created", handle: this.#handle, uploadId });
-    return uploadId;
   }
 
   async #complete(): Promise<{ etag: string }> {
@@ -295,9 +291,9 @@ export class Upload {
   async #completeParts(): Promise<{ etag: string }> {
     if ((this.#segment?.filledBytes ?? 0) > 0) await this.#sendSegment();
     const parts = await Promise.all(this.#parts);
-    const uploadId = (await this.#uploadId) ?? "";
+    const uploadId = await this.#multipart.id;
+    const { nonce } = this.#multipart;
     this.#notes.note({ is: "completing", handle: this.#handle });
-    const nonce = this.#nonce ?? "";
     return this.#deps.store.completeUpload(this.#key, uploadId, parts, nonce, this.#abort.signal);
   }
 

@@ -48,13 +48,19 @@ export class Writing {
   }
 
   /** `again`: a request that an earlier engine may have served without telling. */
-  write(handle: number, offsetBytes: number, data: Uint8Array, again: boolean) {
+  write(
+    handle: number,
+    offsetBytes: number,
+    data: Uint8Array,
+    again = false,
+    leaving?: AbortSignal,
+  ) {
     const writer = this.#deps.files.writer(handle);
-    if (!again) return this.#write(writer, offsetBytes, data);
+    if (!again) return this.#write(writer, offsetBytes, data, leaving);
     const taken = Math.max(0, Math.min(writer.upload.sizeBytes - offsetBytes, data.length));
     // Nothing is left: to go on with a completed upload for that would upload it once more.
     if (taken === data.length) return taken;
-    const written = this.#write(writer, offsetBytes + taken, data.subarray(taken));
+    const written = this.#write(writer, offsetBytes + taken, data.subarray(taken), leaving);
     return typeof written === "number" ? taken + written : written.then((count) => taken + count);
   }
 
@@ -66,6 +72,8 @@ export class Writing {
     const file = this.#deps.files.find(handle);
     if (file?.do !== "write" || file.upload.sizeBytes === 0) return;
     if (!isSameProcess(file.openedByPid, pid)) return;
+    // It was killed, most likely, and its exit can't be interrupted. What it wrote follows later.
+    if (file.upload.wasInterrupted) throw new PosixFailure("EINTR", "its writer was interrupted");
     await this.complete(file);
   }
 
@@ -101,9 +109,14 @@ export class Writing {
     }
   }
 
-  #write(writer: Writer, offsetBytes: number, data: Uint8Array): number | Promise<number> {
+  #write(
+    writer: Writer,
+    offsetBytes: number,
+    data: Uint8Array,
+    leaving?: AbortSignal,
+  ): number | Promise<number> {
     if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data);
-    return writer.upload.write(offsetBytes, data);
+    return writer.upload.write(offsetBytes, data, leaving);
   }
 
   /** After fsync(2), or after the close of a duplicate: a small file just becomes a larger one. */

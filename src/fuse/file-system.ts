@@ -109,8 +109,17 @@ export interface FileSystem {
   ): Maybe<{ entry: Entry; opened: Opened }>;
   open(caller: Caller, nodeid: number, flags: number): Maybe<Opened>;
   read(handle: number, offsetBytes: number, sizeBytes: number): Maybe<LentBytes>;
-  /** The data is lent to the file system until the promise settles. */
-  write(handle: number, offsetBytes: number, data: Uint8Array, again: boolean): Maybe<number>;
+  /**
+   * The data is lent to the file system until the promise settles: when the caller is leaving, that
+   * shall be soon, with as many bytes as were taken.
+   */
+  write(
+    handle: number,
+    offsetBytes: number,
+    data: Uint8Array,
+    again: boolean,
+    leaving: AbortSignal,
+  ): Maybe<number>;
   flush(caller: Caller, handle: number): Maybe<void>;
   sync(handle: number): Maybe<void>;
   release(handle: number): Maybe<void>;

@@ -26,7 +26,9 @@ export interface Answer {
 export interface Handler {
   /** May be answered with EINTR while the work goes on: its result is taken back. */
   readonly interruptible?: boolean;
-  handle(request: Request, fs: FileSystem): Maybe<Answer>;
+  /** Lends memory of the request to its work: that has to end by itself when the caller leaves. */
+  readonly lends?: boolean;
+  handle(request: Request, fs: FileSystem, leaving: AbortSignal): Maybe<Answer>;
 }
 
 const EMPTY: Answer = { chunks: [] };
@@ -51,7 +53,7 @@ export const HANDLERS: ReadonlyMap<number, Handler> = new Map<number, Handler>([
   [OPCODE.OPEN, { interruptible: true, handle: open }],
   [OPCODE.CREATE, { interruptible: true, handle: create }],
   [OPCODE.READ, { interruptible: true, handle: read }],
-  [OPCODE.WRITE, { handle: write }],
+  [OPCODE.WRITE, { lends: true, handle: write }],
   [OPCODE.FLUSH, { interruptible: true, handle: flush }],
   [OPCODE.FSYNC, { interruptible: true, handle: fsync }],
   [OPCODE.RELEASE, { handle: (r, fs) => empty(fs.release(readUint64(r.body(24), 0))) }],
@@ -167,12 +169,13 @@ function read(request: Request, fs: FileSystem): Maybe<Answer> {
   return then(lent, (bytes) => ({ chunks: bytes.chunks, release: () => bytes.release() }));
 }
 
-function write(request: Request, fs: FileSystem): Maybe<Answer> {
+function write(request: Request, fs: FileSystem, leaving: AbortSignal): Maybe<Answer> {
   const body = request.body(40);
   const sizeBytes = body.readUInt32LE(16);
   if (body.length !== 40 + sizeBytes) throw new ProtocolError(ERRNO.EINVAL, "WRITE: wrong size");
   const data = body.subarray(40);
-  const written = fs.write(readUint64(body, 0), readUint64(body, 8), data, request.again);
+  const [handle, offsetBytes] = [readUint64(body, 0), readUint64(body, 8)];
+  const written = fs.write(handle, offsetBytes, data, request.again, leaving);
   return then(written, (count) => ({ chunks: [encodeWritten(count)] }));
 }
 

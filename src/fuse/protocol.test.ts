@@ -76,7 +76,7 @@ class FakeFileSystem implements FileSystem {
     const release = () => void (this.lent -= 1);
     return { chunks: [Buffer.alloc(sizeBytes % 4096, 7)], release };
   }
-  write = (_handle: number, _offset: number, data: Uint8Array) => data.length;
+  write: FileSystem["write"] = (_handle, _offset, data) => data.length;
   flush = () => undefined;
   sync = async () => undefined;
   release = () => undefined;
@@ -201,14 +201,19 @@ test("FORGET and BATCH_FORGET give back exact counts and get no reply", async ()
   assert.deepEqual([fs.references.get(5), fs.references.get(6)], [-1, -9]);
 });
 
-test("an interrupted lookup is answered after its grace, once, and its reference is taken back", async () => {
-  const { fs, protocol } = harness();
-  const gate = Promise.withResolvers<void>();
-  fs.gate = gate.promise;
+function recorder() {
   const replies: (Buffer | undefined)[] = [];
   const respond = (reply: Reply | undefined) => {
     replies.push(reply && Buffer.concat(reply.chunks));
   };
+  return { replies, respond };
+}
+
+test("an interrupted lookup is answered after its grace, once, and its reference is taken back", async () => {
+  const { fs, protocol } = harness();
+  const gate = Promise.withResolvers<void>();
+  fs.gate = gate.promise;
+  const { replies, respond } = recorder();
   protocol.receive(message(OPCODE.LOOKUP, Buffer.from("abc\0")), respond);
   protocol.receive(message(OPCODE.LOOKUP, Buffer.from("abc\0")), respond); // resent: no second one
   assert.deepEqual(replies, [undefined]);
@@ -220,6 +225,25 @@ test("an interrupted lookup is answered after its grace, once, and its reference
   await new Promise(setImmediate);
   assert.equal(replies.length, 3);
   assert.equal(fs.references.get(5), 0);
+  assert.equal(protocol.pending, 0);
+});
+
+test("an interrupted write ends by itself, with what was taken", async () => {
+  const { fs, protocol } = harness();
+  const { promise: ended, resolve: end } = Promise.withResolvers<number>();
+  fs.write = (_handle, _offset, _data, _again, leaving) => {
+    leaving.addEventListener("abort", () => end(5));
+    return ended;
+  };
+  const { replies, respond } = recorder();
+  const body = Buffer.alloc(48);
+  body.writeUInt32LE(8, 16);
+  protocol.receive(message(OPCODE.WRITE, body), respond);
+  protocol.receive(message(OPCODE.INTERRUPT, UNIQUE, Buffer.alloc(8, 9)), respond);
+  await ended;
+  await new Promise(setImmediate);
+  assert.equal(replies.length, 2);
+  assert.deepEqual([parseReply(replies[1]).error, replies[1]?.readUInt32LE(16)], [0, 5]);
   assert.equal(protocol.pending, 0);
 });
 

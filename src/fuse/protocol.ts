@@ -24,6 +24,7 @@ export type Respond = (reply: Reply | undefined) => void;
  * to go on. So a request gets this long to end by itself; only one that hangs is cut off.
  */
 const INTERRUPT_GRACE_MS = 2_000;
+const NEVER = new AbortController().signal;
 
 export interface ProtocolOptions {
   /**
@@ -40,6 +41,8 @@ interface InFlight {
   readonly unique: Buffer;
   readonly respond: Respond;
   readonly interruptible: boolean;
+  /** For work that has to end by itself. */
+  readonly leaving: AbortController | undefined;
   answered: boolean;
 }
 
@@ -96,6 +99,7 @@ export class Protocol {
       unique: request.unique,
       respond,
       interruptible: handler.interruptible ?? false,
+      leaving: handler.lends === true ? new AbortController() : undefined,
       answered: false,
     };
     this.#inFlight.set(key, call);
@@ -105,7 +109,7 @@ export class Protocol {
   #run(handler: Handler, request: Request, key: string, call: InFlight): void {
     const { opcode } = request;
     try {
-      const answer = handler.handle(request, this.#fs);
+      const answer = handler.handle(request, this.#fs, call.leaving?.signal ?? NEVER);
       if (!(answer instanceof Promise)) return this.#finish(key, call, answer);
       answer.then(
         (late) => this.#finish(key, call, late),
@@ -164,12 +168,16 @@ export class Protocol {
     const call = this.#inFlight.get(key);
     // It overtook its request on the way through the thread pool: the kernel sends it again.
     if (call === undefined) return errorReply(request.unique, ERRNO.EAGAIN);
-    if (call.interruptible) setTimeout(() => this.#cutOff(key, call), this.#interruptGraceMs);
+    if (call.interruptible || call.leaving !== undefined) {
+      setTimeout(() => this.#cutOff(key, call), this.#interruptGraceMs);
+    }
     return undefined;
   }
 
   #cutOff(key: string, call: InFlight): void {
-    if (!call.answered) this.#answer(key, call, errorReply(call.unique, ERRNO.EINTR));
+    call.leaving?.abort();
+    if (!call.answered && call.interruptible)
+      this.#answer(key, call, errorReply(call.unique, ERRNO.EINTR));
   }
 
   #init(request: Request): Reply {

@@ -141,8 +141,8 @@ export class EngineFileSystem implements FileSystem {
     return this.#engine.read(handle, offsetBytes, sizeBytes);
   }
 
-  write(handle: number, offsetBytes: number, data: Uint8Array, again: boolean): Maybe<number> {
-    return this.#engine.write(handle, offsetBytes, data, again);
+  write(...request: Parameters<FileSystem["write"]>): Maybe<number> {
+    return this.#engine.write(...request);
   }
 
   flush(caller: Caller, handle: number): Promise<void> {

@@ -21,6 +21,7 @@ const ERRNO = {
 const POSIX_ERRNO = {
   EBADF: errno.EBADF,
   EFBIG: errno.EFBIG,
+  EINTR: errno.EINTR,
   EINVAL: errno.EINVAL,
   EIO: errno.EIO,
   EISDIR: errno.EISDIR,

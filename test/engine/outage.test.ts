@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { readFileSync, readlinkSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -44,6 +44,30 @@ describe("when S3 is away", () => {
     process.kill(bucket.server.service.pid, "SIGCONT");
     assert.deepEqual(killed, [null, "SIGKILL"]);
     assert.equal((await fs.readFile(path)).length, 3_000_000);
+  });
+
+  test("so can a writer, and what it has written is stored when S3 is back", async () => {
+    await using mount = await mountBucket(bucket, ["--memory-target=64", "--part-size=5242880"]);
+    const path = join(mount.dir, "killed");
+    const writer = spawn("dd", [`of=${path}`, "bs=1M", "iflag=fullblock"], { stdio: "pipe" });
+    const { pid = 0 } = writer;
+    const exited = once(writer, "exit");
+    writer.stdin.on("error", () => undefined); // it dies before it has read all
+    // The kernel tells nobody that a process has opened a file, or waits for a filesystem.
+    while (readlinkSync(`/proc/${pid}/fd/1`) !== path) await delay(20);
+    process.kill(bucket.server.service.pid, "SIGSTOP");
+    writer.stdin.write(Buffer.alloc(200 << 20, 7));
+    while (!waitsForAnswer(pid)) await delay(200);
+    writer.kill("SIGKILL");
+    const killed = await Promise.race([exited, delay(8_000)]);
+    process.kill(bucket.server.service.pid, "SIGCONT");
+    assert.deepEqual(killed, [null, "SIGKILL"]);
+    assert.equal((await mount.engine.stop("SIGTERM")).status, 0);
+    const stored = await bucket.get("killed");
+    assert(
+      stored.length >= 5 << 20 && stored.every((byte) => byte === 7),
+      `${stored.length} bytes`,
+    );
   });
 
   test("a pause of the endpoint is waited out by readers and writers", async () => {
