@@ -58,6 +58,8 @@ export class Slots {
   /** Without memory, as they are used only when many wait. */
   readonly #reserve: Slot[] = [];
   readonly #parking: Slot[] = [];
+  /** Whose pages this process has. */
+  readonly #mapped = new Set<Slot>();
 
   /** `onIdle`: these bytes have to read as zero, and need no memory until they are used again. */
   constructor(memory: SharedMemory, onIdle: (offset: number, sizeBytes: number) => void) {
@@ -81,12 +83,13 @@ export class Slots {
 
   /** A zeroed place to receive into; undefined when all are in use. */
   arm(): Slot | undefined {
-    const slot = this.#receive.pop();
-    if (slot !== undefined) return slot;
-    const fresh = this.#reserve.pop() ?? this.#open(0, RECEIVE_SLOTS);
-    // Its pages are taken now: a page fault in read(2), with memory short, would cost the request.
-    fresh?.bytes.fill(0);
-    return fresh;
+    const slot = this.#receive.pop() ?? this.#reserve.pop() ?? this.#open(0, RECEIVE_SLOTS);
+    if (slot === undefined || this.#mapped.has(slot)) return slot;
+    // Its pages are taken now. A page fault in read(2) would cost the request when memory is short
+    // or this process is killed at that moment: the kernel then answers EIO itself.
+    slot.bytes.fill(0);
+    this.#mapped.add(slot);
+    return slot;
   }
 
   /** Moves a small message out of its large slot. Copy first: for a moment it may be twice. */
@@ -106,6 +109,7 @@ export class Slots {
     slot.length[0] = 0;
     if (!slot.parking && slot.index >= RECEIVE_SLOTS_KEPT) {
       this.#onIdle(receiveSlotAt(slot.index), RECEIVE_SLOT_BYTES);
+      this.#mapped.delete(slot);
       this.#reserve.push(slot);
       return;
     }

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { closeSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { createMemfd, LazyMemory } from "../sys/memfd.ts";
+import { OPCODE } from "./opcode.ts";
+import { Slots, SLOTS_BYTES } from "./slots.ts";
+
+const NAME = "slots-memory-test";
+
+/** As each process maps them anew. */
+function slotsOf(fd: number): Slots {
+  const memory = new LazyMemory(fd, SLOTS_BYTES);
+  return new Slots(memory, memory.release);
+}
+
+/** What of the slots is mapped, page by page, so that the kernel need not look for it. */
+function mappedBytes(): number {
+  const mappings = readFileSync("/proc/self/smaps", "utf8").split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m);
+  const ours = mappings.filter((mapping) => mapping.includes(`memfd:${NAME}`));
+  const sizes = ours.map((mapping) => Number(/^Rss: +(\d+) kB$/m.exec(mapping)?.[1]) * 1024);
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+test("a place is mapped as a whole before the kernel fills it, by a successor too", () => {
+  const fd = createMemfd(NAME, SLOTS_BYTES);
+  const first = slotsOf(fd);
+  const left = first.arm();
+  const free = first.arm();
+  assert(left !== undefined && free !== undefined);
+  assert(mappedBytes() >= left.bytes.length + free.bytes.length);
+  const message = Buffer.alloc(100_000, 0xab);
+  message.writeUInt32LE(message.length, 0);
+  message.writeUInt32LE(OPCODE.WRITE, 4);
+  message.copy(left.bytes);
+  first.release(free);
+
+  const next = slotsOf(fd);
+  const before = mappedBytes();
+  const one = next.arm();
+  assert.equal(one?.index, free.index);
+  for (const { slot } of next.leftovers) next.release(slot);
+  const other = next.arm();
+  assert.equal(other?.index, left.index);
+  const twoPlaces = 2 * left.bytes.length;
+  const touchedBefore = 2 * 128 * 1024; // by looking at their first pages, and around them
+  assert(mappedBytes() - before >= twoPlaces - touchedBefore);
+  closeSync(fd);
+});
