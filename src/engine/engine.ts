@@ -18,6 +18,8 @@ import { Removal } from "./removal.ts";
 import { openFileRecords, openRecordOf, restoreOpenFiles } from "./resume.ts";
 import { parseOpenFlags } from "./open-flags.ts";
 import type { OpenFlags } from "./open-flags.ts";
+import { NO_PAGE_CACHE } from "./page-cache.ts";
+import type { NearerContents } from "./page-cache.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import { ReadStream } from "./read-stream.ts";
 import type { Lent } from "./read-stream.ts";
@@ -51,12 +53,11 @@ export class Engine {
   readonly #discarded: DiscardedUploads;
   readonly #pool: BufferPool;
 
-  /** `reader`: the contents may be nearer than the store. */
   constructor(
     store: ObjectStore,
     config: EngineConfig,
     memory: EngineMemory,
-    reader: ObjectReader = store,
+    { reader = store, pages = NO_PAGE_CACHE }: NearerContents = {},
   ) {
     const { journal, saved } = memory;
     this.#reader = reader;
@@ -76,7 +77,7 @@ export class Engine {
     const uploads = { store, journal, spool: memory.spool, discard, partSizeBytes };
     const list = (directory: Inode) => names.list(directory);
     this.#walk = new WalkAhead(table, { list, freshMs: config.metadataTtlMs });
-    this.#writing = new Writing({ table, names, files, config, uploads });
+    this.#writing = new Writing({ table, names, files, config, pages, uploads });
     if (saved !== undefined) this.#restore(saved);
   }
 

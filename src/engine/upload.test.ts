@@ -38,10 +38,12 @@ class FlakyStore extends MemoryStore {
   }
 }
 
+const onStored = () => Promise.resolve();
+
 function start(store: MemoryStore, limitBytes = 1 << 20) {
   const { journal, spool } = new TestMemory().begin(limitBytes);
   const discard = (key: string, uploadId: string) => store.abortUpload(key, uploadId);
-  const deps = { store, journal, spool, discard, partSizeBytes: PART_BYTES };
+  const deps = { store, journal, spool, discard, partSizeBytes: PART_BYTES, onStored };
   return { spool, upload: new Upload(deps, 1, "key") };
 }
 

@@ -22,6 +22,8 @@ export interface UploadDeps {
   /** Nobody will complete it: S3 shall forget its parts. */
   readonly discard: (key: string, uploadId: string) => Promise<void>;
   readonly partSizeBytes: number;
+  /** S3 has it, by one PUT of these bytes. */
+  readonly onStored: (bytes: Uint8Array) => Promise<void>;
 }
 
 /**
@@ -103,10 +105,12 @@ export class Upload {
     return this.completing && this.#parts.length === 0 && this.#failure === undefined;
   }
 
-  continue(): void {
+  /** Goes on after `prepare`, which a successor does again if it can't know that it was done. */
+  continue(prepare: () => Promise<void>): void {
     this.#completion = undefined;
     this.#nonce = undefined;
-    this.#notes.note({ is: "continued", handle: this.#handle });
+    const goOn = () => this.#notes.note({ is: "continued", handle: this.#handle });
+    void this.#turns.take(() => prepare().then(goOn));
   }
 
   /** No more writes will come. */
@@ -269,7 +273,10 @@ export class Upload {
     try {
       await this.#turns.idle;
       if (this.#failure !== undefined) throw this.#failure;
-      return await (this.#parts.length === 0 ? this.#putWhole() : this.#completeParts());
+      if (this.#parts.length > 0) return await this.#completeParts();
+      const stored = await this.#putWhole();
+      if (this.#segment !== undefined) await this.#deps.onStored(this.#segment.bytes);
+      return stored;
     } catch (error) {
       await this.abort(error);
       throw error;

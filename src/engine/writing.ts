@@ -5,17 +5,22 @@ import type { InodeTable } from "./inode-table.ts";
 import type { Namespace } from "./namespace.ts";
 import type { OpenFiles, Writer } from "./open-files.ts";
 import type { OpenFlags } from "./open-flags.ts";
+import type { PageCache } from "./page-cache.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import { isSameProcess } from "./same-process.ts";
 import { Upload } from "./upload.ts";
 import type { UploadDeps } from "./upload.ts";
+
+/** More would cost large files a copy that hardly anybody reads. */
+const READ_BACK_BYTES_MAX = 128 * 1024;
 
 export interface WritingDeps {
   readonly table: InodeTable;
   readonly names: Namespace;
   readonly files: OpenFiles;
   readonly config: EngineConfig;
-  readonly uploads: UploadDeps;
+  readonly pages: PageCache;
+  readonly uploads: Omit<UploadDeps, "onStored">;
 }
 
 /** Files being written: from the open that makes one to the close that puts it into S3. */
@@ -43,8 +48,13 @@ export class Writing {
   }
 
   uploadOf(inode: Inode, handle: number, saved?: SavedUpload): Upload {
-    const { names, uploads } = this.#deps;
-    return new Upload(uploads, handle, names.keyOf(inode.path), saved);
+    const { names, pages, uploads } = this.#deps;
+    // Whoever reads it back need not ask S3. Nobody can open it before that is done: later, the
+    // nodeid could stand for another version.
+    const onStored = async (bytes: Uint8Array) => {
+      if (bytes.length <= READ_BACK_BYTES_MAX) await pages.store(inode.nodeid, bytes);
+    };
+    return new Upload({ ...uploads, onStored }, handle, names.keyOf(inode.path), saved);
   }
 
   /** `again`: a request that an earlier engine may have served without telling. */
@@ -123,7 +133,7 @@ export class Writing {
   async #writeOn({ inode, upload }: Writer, offsetBytes: number, data: Uint8Array) {
     await upload.complete();
     if (inode.upload === undefined && inode.readers === 0 && upload.continuable) {
-      upload.continue();
+      upload.continue(() => this.#deps.pages.drop(inode.nodeid));
       inode.upload = upload;
     }
     return upload.write(offsetBytes, data);

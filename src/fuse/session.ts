@@ -1,4 +1,3 @@
-import type { Buffer } from "node:buffer";
 import { writev, writevSync } from "node:fs";
 import type { Socket } from "node:net";
 import { openDevice } from "../sys/device-stream.ts";
@@ -85,11 +84,11 @@ export class Session {
    * Settles when the kernel has acted on it, whether or not there was anything to do. It may wait
    * there for a request that we have not answered yet: so never on this thread, and one at a time.
    */
-  notify(message: Buffer): Promise<void> {
+  notify(...message: readonly Uint8Array[]): Promise<void> {
     if (this.#over) return Promise.resolve();
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#notifying += 1;
-    writev(this.#fd, [message], () => {
+    writev(this.#fd, message, () => {
       this.#notifying -= 1;
       resolve();
     });

@@ -1,6 +1,8 @@
 import type { Log } from "../base/log.ts";
 import { Engine } from "../engine/engine.ts";
+import type { PageCache } from "../engine/page-cache.ts";
 import { canResend } from "../fuse/negotiate.ts";
+import { encodeInvalidPages, encodeStore } from "../fuse/notify.ts";
 import { Protocol } from "../fuse/protocol.ts";
 import { Session } from "../fuse/session.ts";
 import type { Slots } from "../fuse/slots.ts";
@@ -39,7 +41,12 @@ export class ServedMount {
     const startedMs = connection?.startedMs ?? Date.now();
     this.ready = promise;
     this.#log = log;
-    this.#engine = new Engine(bucket.store, options.engine, memory, bucket.reader);
+    const { store, reader } = bucket;
+    const pages: PageCache = {
+      store: (id, bytes) => this.#session.notify(encodeStore(id, bytes.length), bytes),
+      drop: (id) => this.#session.notify(encodeInvalidPages(id)),
+    };
+    this.#engine = new Engine(store, options.engine, memory, { reader, pages });
     const engine = this.#engine;
     journal.state = function* records() {
       if (connection !== undefined) yield connection;

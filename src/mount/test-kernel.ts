@@ -28,6 +28,8 @@ interface Sent {
 export class TestKernel {
   /** What the kernel knows of each nodeid: references that it has not given back. */
   readonly references = new Map<number, number>();
+  /** Contents that it was given, and would not ask for. */
+  readonly pages = new Map<number, string>();
   readonly #resends: boolean;
   /** Received by an engine and not released: they outlive it. */
   readonly #slots = new Map<number, Sent>();
@@ -93,8 +95,10 @@ export class TestKernel {
       answered: Promise.withResolvers<Buffer>(),
     };
     const left = (this.references.get(nodeid) ?? 0) - count;
-    if (left === 0) this.references.delete(nodeid);
-    else this.references.set(nodeid, left);
+    if (left === 0) {
+      this.references.delete(nodeid);
+      this.pages.delete(nodeid);
+    } else this.references.set(nodeid, left);
     this.#serve(this.#send(sent), sent, false);
   }
 

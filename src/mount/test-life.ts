@@ -1,3 +1,5 @@
+import { Buffer } from "node:buffer";
+import type { PageCache } from "../engine/page-cache.ts";
 import type { Journal } from "../journal/journal.ts";
 import type { MemoryStore } from "../s3/memory-store.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
@@ -59,6 +61,20 @@ export function mortalStore(
       };
     },
   });
+}
+
+/** What the kernel keeps of contents, as text; it takes a while to do as it is told. */
+export function mortalPages(kept: Map<number, string>, life: Life): PageCache {
+  const ask = async (act: () => void) => {
+    await new Promise(setImmediate);
+    if (!life.goesOn()) return new Promise<void>(() => {});
+    act();
+    return life.goesOn() ? undefined : new Promise<void>(() => {});
+  };
+  return {
+    store: (nodeid, bytes) => ask(() => kept.set(nodeid, Buffer.from(bytes).toString("latin1"))),
+    drop: (nodeid) => ask(() => kept.delete(nodeid)),
+  };
 }
 
 export function mortalJournal(journal: Journal, life: Life) {

@@ -11,6 +11,7 @@ const O_WRONLY_TRUNC = 0o1001;
 const CHUNK_BYTES = 11;
 const READ_BYTES = 30;
 const PAGE_BYTES = 100; // so that a directory is more than one page
+const FOPEN_KEEP_CACHE = 1 << 1;
 const { errno } = constants;
 
 /** For tests: system calls, each as the requests that the kernel makes of it. */
@@ -64,21 +65,27 @@ export class TestProgram {
 
   async read(nodeid: number): Promise<string> {
     const handle = await this.open(nodeid, 0);
+    const text = this.#kernel.pages.get(nodeid) ?? (await this.#readAll(nodeid, handle));
+    void this.release(nodeid, handle); // close(2) does not wait for it
+    return text;
+  }
+
+  async #readAll(nodeid: number, handle: number): Promise<string> {
     let text = "";
     for (;;) {
       const struct = ranged(handle, text.length, READ_BYTES);
       const data = await this.#kernel.request(OPCODE.READ, nodeid, struct);
-      if (data.length === 0) break;
+      if (data.length === 0) return text;
       text += data.toString("latin1");
     }
-    void this.release(nodeid, handle); // close(2) does not wait for it
-    return text;
   }
 
   async open(nodeid: number, flags: number): Promise<number> {
     const struct = Buffer.alloc(8);
     struct.writeUInt32LE(flags, 0);
-    return readUint64(await this.#kernel.request(OPCODE.OPEN, nodeid, struct), 0);
+    const opened = await this.#kernel.request(OPCODE.OPEN, nodeid, struct);
+    if ((opened.readUInt32LE(8) & FOPEN_KEEP_CACHE) === 0) this.#kernel.pages.delete(nodeid);
+    return readUint64(opened, 0);
   }
 
   async create(parent: number, name: string): Promise<{ nodeid: number; handle: number }> {

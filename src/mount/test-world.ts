@@ -8,7 +8,7 @@ import { MemoryStore } from "../s3/memory-store.ts";
 import { testFileSystem } from "./test-file-system.ts";
 import { TestKernel } from "./test-kernel.ts";
 import { TestProgram } from "./test-program.ts";
-import { Life, mortalJournal, mortalStore } from "./test-life.ts";
+import { Life, mortalJournal, mortalPages, mortalStore } from "./test-life.ts";
 
 const SPOOL_BYTES = 1 << 17;
 const TURNS_MAX = 2_000;
@@ -92,7 +92,8 @@ export class TestWorld {
     const life = new Life(this.#lives.shift() ?? Infinity, () => this.#die());
     const journal = mortalJournal(memory.journal, life);
     const store = mortalStore(this.bucket, life, (name, args) => this.#checkCall(name, args));
-    const engine = new Engine(store, TEST_CONFIG, { ...memory, journal });
+    const pages = mortalPages(this.kernel.pages, life);
+    const engine = new Engine(store, TEST_CONFIG, { ...memory, journal }, { pages });
     memory.journal.state = () => engine.records();
     this.#engine = engine;
     this.#spool = memory.spool;
