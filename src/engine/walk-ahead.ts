@@ -4,7 +4,7 @@ import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 
 /** So many directories are listed before somebody opens them. */
-const AHEAD = 2;
+const AHEAD = 3;
 /** Files may lie between two directories of a listing. */
 const NEIGHBOURS = 16;
 /** The longest that such a listing may be old when it is used. */
