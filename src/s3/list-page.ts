@@ -88,24 +88,55 @@ function cutOut(name: string, document: string, cut: string[]): string {
 
 /** The usual object is a row of `<Name>text</Name>`; any other one is read as what it is: XML. */
 function readBlock(block: string, decode: Decode): ListedObject {
-  const object = { key: "", etag: "", sizeBytes: 0, mtimeMs: 0, archived: false };
-  for (let at = 0; ;) {
-    const nameAt = block.indexOf("<", at) + 1;
-    if (nameAt === 0) return object;
-    const textAt = block.indexOf(">", nameAt) + 1;
-    const textEnd = block.indexOf("<", textAt);
-    const name = block.slice(nameAt, textAt - 1);
-    const isPlain = block.startsWith(`/${name}>`, textEnd + 1) && !name.includes(":");
-    at = textEnd + 3 + name.length;
-    if (textEnd === -1 || !isPlain) {
-      return readObject(readXml(`<Contents>${block}</Contents>`), decode);
-    }
-    if (name === "Key") object.key = decode(unescapeXml(block.slice(textAt, textEnd)));
-    else if (name === "ETag") object.etag = unescapeXml(block.slice(textAt, textEnd));
-    else if (name === "Size") object.sizeBytes = Number(block.slice(textAt, textEnd));
-    else if (name === "LastModified") object.mtimeMs = timeOf(block.slice(textAt, textEnd));
-    else if (name === "StorageClass") object.archived = ARCHIVES.has(block.slice(textAt, textEnd));
+  let found = lastRow?.pattern.exec(block);
+  if (!found) {
+    lastRow = rowOf(block);
+    found = lastRow?.pattern.exec(block);
   }
+  if (!found || lastRow === undefined) {
+    return readObject(readXml(`<Contents>${block}</Contents>`), decode);
+  }
+  const { key, etag, size, time, storageClass } = lastRow;
+  return {
+    key: decode(unescapeXml(found[key] ?? "")),
+    etag: unescapeXml(found[etag] ?? ""),
+    sizeBytes: Number(found[size] ?? 0),
+    mtimeMs: timeOf(found[time] ?? ""),
+    archived: ARCHIVES.has(found[storageClass] ?? ""),
+  };
+}
+
+/** Which fields a row has, in which order, and where in a match of it the ones are that we need. */
+interface Row {
+  readonly pattern: RegExp;
+  readonly key: number;
+  readonly etag: number;
+  readonly size: number;
+  readonly time: number;
+  readonly storageClass: number;
+}
+
+/** A server writes all its rows alike, and to match one is faster than to look what is in it. */
+let lastRow: Row | undefined;
+
+function rowOf(block: string): Row | undefined {
+  const names: string[] = [];
+  const rest = block.replaceAll(/\s*<([A-Za-z]+)>[^<]*<\/\1>/g, (_, name: string) => {
+    names.push(name);
+    return "";
+  });
+  if (rest.trim() !== "") return undefined;
+  const groups = names.map((name) => `\\s*<${name}>([^<]*)</${name}>`);
+  // Behind the last group there is nothing: that is where a field is that the row does not have.
+  const groupOf = (name: string) => names.indexOf(name) + 1 || names.length + 1;
+  return {
+    pattern: new RegExp(`^${groups.join("")}\\s*$`),
+    key: groupOf("Key"),
+    etag: groupOf("ETag"),
+    size: groupOf("Size"),
+    time: groupOf("LastModified"),
+    storageClass: groupOf("StorageClass"),
+  };
 }
 
 function readObject(element: XmlElement, decode: Decode): ListedObject {
