@@ -59,9 +59,10 @@ export class InodeTable {
   /** The kernel is about to be told of it, by the answer to that request. */
   count(inode: Inode, unique?: string): void {
     inode.lookups += 1;
-    this.#moveToEnd(inode);
-    if (inode.noted) this.#note({ is: "refs", id: inode.nodeid, refs: inode.lookups, unique });
-    else this.#note(this.#recordOf(inode, unique));
+    if (inode.noted) {
+      this.#moveToEnd(inode); // a new one is there already
+      this.#note({ is: "refs", id: inode.nodeid, refs: inode.lookups, unique });
+    } else this.#note(this.#recordOf(inode, unique));
     inode.noted = true;
   }
 

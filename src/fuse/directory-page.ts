@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { ENTRY_OUT_BYTES, writeEntry, writeUint64 } from "./encode.ts";
+import { ENTRY_OUT_BYTES, setEntry, setUint64, wordsOf } from "./encode.ts";
 import type { DirectoryItem, DirectoryListing } from "./file-system.ts";
 
 const DIRENT_BYTES = 24;
@@ -23,7 +23,12 @@ export interface DirectoryPage {
  * The memory of the last page, all zero, for the next one: fresh memory costs more than what is
  * written into it, and sets off the garbage collector.
  */
-let spare: Buffer | undefined;
+let spare: Memory | undefined;
+
+interface Memory {
+  readonly bytes: Buffer;
+  readonly words: Uint32Array;
+}
 
 /**
  * As many entries as fit. A position is the index of the next entry, with `.` and `..` first.
@@ -51,7 +56,7 @@ export function encodeDirectoryPage(
       const entry = listing.enter(index - DOTS.length);
       if (entry === "gone") continue;
       if (entry !== "unknown") {
-        writeEntry(memory, used, entry);
+        setEntry(memory.words, used >> 2, entry);
         nodeid = entry.attributes.nodeid;
         entered.push(nodeid);
       }
@@ -61,10 +66,10 @@ export function encodeDirectoryPage(
     used += recordBytes;
   }
   const release = () => {
-    memory.fill(0, 0, used);
+    memory.bytes.fill(0, 0, used);
     spare = memory;
   };
-  return { bytes: memory.subarray(0, used), entered, release };
+  return { bytes: memory.bytes.subarray(0, used), entered, release };
 }
 
 interface Dirent extends DirectoryItem {
@@ -72,16 +77,19 @@ interface Dirent extends DirectoryItem {
   readonly next: number;
 }
 
-function writeDirent(bytes: Buffer, at: number, dirent: Dirent): void {
-  writeUint64(bytes, dirent.nodeid === 0 ? UNKNOWN_INO : dirent.nodeid, at);
-  writeUint64(bytes, dirent.next, at + 8);
-  bytes.writeUInt32LE(dirent.nameBytes, at + 16);
-  bytes.writeUInt32LE(dirent.kind === "directory" ? DT_DIR : DT_REG, at + 20);
+function writeDirent({ bytes, words }: Memory, at: number, dirent: Dirent): void {
+  const first = at >> 2;
+  setUint64(words, first, dirent.nodeid === 0 ? UNKNOWN_INO : dirent.nodeid);
+  setUint64(words, first + 2, dirent.next);
+  words[first + 4] = dirent.nameBytes;
+  words[first + 5] = dirent.kind === "directory" ? DT_DIR : DT_REG;
   bytes.write(dirent.name, at + DIRENT_BYTES, "utf8");
 }
 
-function takeMemory(sizeBytes: number): Buffer {
+function takeMemory(sizeBytes: number): Memory {
   const taken = spare;
   spare = undefined;
-  return taken !== undefined && taken.length >= sizeBytes ? taken : Buffer.alloc(sizeBytes);
+  if (taken !== undefined && taken.bytes.length >= sizeBytes) return taken;
+  const bytes = Buffer.alloc(sizeBytes);
+  return { bytes, words: wordsOf(bytes) };
 }

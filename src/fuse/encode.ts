@@ -31,29 +31,31 @@ export function encodeOutHeader(unique: Buffer, error: number, payloadBytes: num
 
 export function encodeEntry(entry: Entry): Buffer {
   const bytes = Buffer.alloc(ENTRY_OUT_BYTES);
-  writeEntry(bytes, 0, entry);
+  setEntry(wordsOf(bytes), 0, entry);
   return bytes;
 }
 
 /** A nodeid of 0 with a validity: the kernel remembers that there is no such name. */
 export function encodeAbsentEntry(validMs: number): Buffer {
   const bytes = Buffer.alloc(ENTRY_OUT_BYTES);
-  writeValidity(bytes, validMs, 16, 32);
+  setValidity(wordsOf(bytes), validMs, 4, 8);
   return bytes;
 }
 
-export function writeEntry(bytes: Buffer, at: number, { attributes, validMs }: Entry): void {
-  writeUint64(bytes, attributes.nodeid, at);
+/** `at`: the index of its first word. */
+export function setEntry(words: Uint32Array, at: number, { attributes, validMs }: Entry): void {
+  setUint64(words, at, attributes.nodeid);
   // The generation stays 0: nodeids are never used twice.
-  writeValidity(bytes, validMs, at + 16, at + 32);
-  writeValidity(bytes, validMs, at + 24, at + 36);
-  writeAttributes(bytes, at + 40, attributes);
+  setValidity(words, validMs, at + 4, at + 8);
+  setValidity(words, validMs, at + 6, at + 9);
+  setAttributes(words, at + 10, attributes);
 }
 
 export function encodeAttributes({ attributes, validMs }: Entry): Buffer {
   const bytes = Buffer.alloc(ATTR_OUT_BYTES);
-  writeValidity(bytes, validMs, 0, 8);
-  writeAttributes(bytes, 16, attributes);
+  const words = wordsOf(bytes);
+  setValidity(words, validMs, 0, 2);
+  setAttributes(words, 4, attributes);
   return bytes;
 }
 
@@ -86,24 +88,39 @@ export function encodeStatfs(): Buffer {
   return bytes;
 }
 
-function writeValidity(bytes: Buffer, ms: number, secondsAt: number, nanosecondsAt: number): void {
-  const seconds = Math.floor(ms / 1000);
-  writeUint64(bytes, seconds, secondsAt);
-  bytes.writeUInt32LE(Math.floor((ms - seconds * 1000) * 1e6), nanosecondsAt);
+/** Memory as the machine's own words of 32 bits, the order that FUSE has: the fastest to write. */
+export function wordsOf(bytes: Buffer): Uint32Array {
+  return new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
 }
 
-function writeAttributes(bytes: Buffer, at: number, attributes: Attributes): void {
+/** As writeUint64; a word takes of a number what fits. */
+export function setUint64(words: Uint32Array, at: number, value: number): void {
+  words[at] = value;
+  if (value > 0xffff_ffff) words[at + 1] = value / 0x1_0000_0000;
+}
+
+function setValidity(words: Uint32Array, ms: number, secondsAt: number, nanosecondsAt: number) {
+  const seconds = Math.floor(ms / 1000);
+  setUint64(words, secondsAt, seconds);
+  words[nanosecondsAt] = (ms - seconds * 1000) * 1e6;
+}
+
+function setAttributes(words: Uint32Array, at: number, attributes: Attributes): void {
   const directory = attributes.kind === "directory";
   const seconds = Math.floor(attributes.mtimeMs / 1000);
-  const nanoseconds = Math.floor((attributes.mtimeMs - seconds * 1000) * 1e6);
-  writeUint64(bytes, attributes.nodeid, at); // ino
-  writeUint64(bytes, attributes.sizeBytes, at + 8);
-  writeUint64(bytes, Math.ceil(attributes.sizeBytes / BLOCK_BYTES), at + 16);
-  for (const timeAt of [24, 32, 40]) writeUint64(bytes, seconds, at + timeAt);
-  for (const timeAt of [48, 52, 56]) bytes.writeUInt32LE(nanoseconds, at + timeAt);
-  bytes.writeUInt32LE((directory ? S_IFDIR : S_IFREG) | attributes.mode, at + 60);
-  bytes.writeUInt32LE(directory ? 2 : 1, at + 64);
-  bytes.writeUInt32LE(attributes.uid, at + 68);
-  bytes.writeUInt32LE(attributes.gid, at + 72);
-  bytes.writeUInt32LE(PREFERRED_IO_BYTES, at + 80);
+  const nanoseconds = (attributes.mtimeMs - seconds * 1000) * 1e6;
+  setUint64(words, at, attributes.nodeid); // ino
+  setUint64(words, at + 2, attributes.sizeBytes);
+  setUint64(words, at + 4, Math.ceil(attributes.sizeBytes / BLOCK_BYTES));
+  setUint64(words, at + 6, seconds); // of atime, mtime and ctime
+  setUint64(words, at + 8, seconds);
+  setUint64(words, at + 10, seconds);
+  words[at + 12] = nanoseconds;
+  words[at + 13] = nanoseconds;
+  words[at + 14] = nanoseconds;
+  words[at + 15] = (directory ? S_IFDIR : S_IFREG) | attributes.mode;
+  words[at + 16] = directory ? 2 : 1;
+  words[at + 17] = attributes.uid;
+  words[at + 18] = attributes.gid;
+  words[at + 20] = PREFERRED_IO_BYTES;
 }

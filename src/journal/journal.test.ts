@@ -51,12 +51,26 @@ test("a kill in the middle of a record's bytes: the tail decides", () => {
   journal.commit();
   const before = Buffer.from(memory);
   journal.note(inode(3, "b"));
+  journal.commit();
   for (let at = HEADER_BYTES; at < memory.length; at++) {
     if (memory[at] === before[at]) continue;
     before[at] = memory[at] ?? 0;
     assert.deepEqual(found(before), [inode(2, "a")]);
   }
+  memory.copy(before, 0, 0, HEADER_BYTES);
   assert.deepEqual(before, memory);
+  assert.deepEqual(found(before), [inode(2, "a"), inode(3, "b")]);
+});
+
+test("many records of one turn, more than are kept back, become true at once", () => {
+  const memory = Buffer.alloc(journalBytes(1 << 20));
+  const journal = Journal.begin(memory, OPTIONS);
+  const records = Array.from({ length: 2_000 }, (_, n) => inode(n + 2, `€/${n}`));
+  for (const record of records) journal.note(record);
+  assert(journal.usedBytes > 64 * 1024);
+  assert.deepEqual(found(memory), []);
+  journal.commit();
+  assert.deepEqual(found(memory), records);
 });
 
 interface Change {

@@ -1,4 +1,4 @@
-import type { Buffer } from "node:buffer";
+import { Buffer } from "node:buffer";
 import { Failure } from "../base/failure.ts";
 import type { JournalRecord } from "./record.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
@@ -11,6 +11,8 @@ const HEADER_BYTES = 4096;
 const WORD = { MAGIC: 0, FORMAT: 1, EPOCH: 2, ACTIVE: 3, AREA_BYTES: 4, TAILS: 5 } as const;
 /** What one turn of the engine may note before the next compaction. */
 const RESERVE_SHARE = 1 / 8;
+/** Characters. */
+const PENDING_MAX = 32 * 1024;
 /** Areas are mapped as far as they are used: doubled from here. */
 const FIRST_WINDOW_BYTES = 1 << 20;
 
@@ -50,6 +52,8 @@ export class Journal {
   #state: (() => Iterable<JournalRecord>) | undefined;
   #active: number;
   #end: number;
+  /** Noted and not committed: many small texts are written as one. */
+  #pending = "";
   #compactsAt: number;
   #full = false;
 
@@ -104,23 +108,25 @@ export class Journal {
   }
 
   get usedBytes(): number {
-    return this.#end;
+    return this.#end + this.#pending.length;
   }
 
   /** False: no new identities, please, until some have gone. */
   get hasRoom(): boolean {
-    return !this.#full && this.#end < this.#areaBytes * (1 - RESERVE_SHARE / 4);
+    return !this.#full && this.usedBytes < this.#areaBytes * (1 - RESERVE_SHARE / 4);
   }
 
   note(record: JournalRecord): void {
     if (this.#isFenced) return this.#options.onFenced();
-    const end = this.#write(record, this.#active, this.#end);
-    if (end === undefined) throw new Failure("busy", "the journal is full");
-    this.#end = end;
+    const pending = this.#pending + lineOf(record);
+    if (!this.#fits(pending, this.#end)) throw new Failure("busy", "the journal is full");
+    this.#pending = pending;
+    if (pending.length > PENDING_MAX) this.#writePending();
   }
 
   commit(): void {
     if (this.#isFenced) return this.#options.onFenced();
+    if (this.#pending !== "") this.#writePending();
     const tail = WORD.TAILS + this.#active;
     if (this.#word(tail) === this.#end) return;
     Atomics.store(this.#words, tail, this.#end);
@@ -132,9 +138,9 @@ export class Journal {
     const next = 1 - former;
     let end = 0;
     for (const record of state) {
-      const written = this.#write(record, next, end);
-      if (written === undefined) return this.#postpone();
-      end = written;
+      const text = lineOf(record);
+      if (!this.#fits(text, end)) return this.#postpone();
+      end = this.#write(text, next, end);
     }
     Atomics.store(this.#words, WORD.TAILS + next, end);
     Atomics.store(this.#words, WORD.ACTIVE, next);
@@ -151,12 +157,18 @@ export class Journal {
     this.#compactsAt = (this.#end + this.#areaBytes) / 2;
   }
 
-  /** One line of JSON each: readable by people too, when they have to. */
-  #write(record: JournalRecord, area: number, end: number): number | undefined {
-    const text = `${JSON.stringify(record)}\n`;
+  /** A character of JavaScript has 3 bytes at most; asking for the exact size costs more. */
+  #fits(text: string, end: number): boolean {
     const roomBytes = this.#areaBytes - end;
-    // A character of JavaScript has 3 bytes at most; asking for the exact size costs more.
-    if (text.length * 3 > roomBytes) return undefined;
+    return text.length * 3 <= roomBytes || Buffer.byteLength(text) <= roomBytes;
+  }
+
+  #writePending(): void {
+    this.#end = this.#write(this.#pending, this.#active, this.#end);
+    this.#pending = "";
+  }
+
+  #write(text: string, area: number, end: number): number {
     const window = this.#windowOf(area, Math.min(end + text.length * 3, this.#areaBytes));
     return end + window.write(text, end, "utf8");
   }
@@ -197,6 +209,11 @@ export class Journal {
   #word(index: number): number {
     return this.#words[index] ?? 0;
   }
+}
+
+/** One line of JSON each: readable by people too, when they have to. */
+function lineOf(record: JournalRecord): string {
+  return `${JSON.stringify(record)}\n`;
 }
 
 function damaged(what: string): Failure {
