@@ -12,6 +12,12 @@ const READ_AHEAD_SHARE = 1 / 8;
 /** Who has not read for so long leaves its share to the others. */
 const READING_MS = 1000;
 
+export interface PoolOptions {
+  /** Its bytes may be anything. */
+  readonly allocate?: (sizeBytes: number) => Buffer;
+  readonly nowMs?: () => number;
+}
+
 export interface ReaderAhead {
   readonly lastReadMs: number;
 }
@@ -22,6 +28,7 @@ export interface ReaderAhead {
  */
 export class BufferPool {
   readonly nowMs: () => number;
+  readonly #allocate: (sizeBytes: number) => Buffer;
   readonly #limitBytes: number;
   readonly #readAheadBytes: number;
   readonly #readers = new Set<ReaderAhead>();
@@ -30,8 +37,9 @@ export class BufferPool {
   #usedBytes = 0;
   #idleBytes = 0;
 
-  constructor(limitBytes: number, nowMs = () => performance.now()) {
-    this.nowMs = nowMs;
+  constructor(limitBytes: number, { allocate, nowMs }: PoolOptions = {}) {
+    this.nowMs = nowMs ?? (() => performance.now());
+    this.#allocate = allocate ?? ((sizeBytes) => Buffer.allocUnsafeSlow(sizeBytes));
     this.#limitBytes = limitBytes;
     const oneWindowBytes = Math.min(limitBytes / 2, WINDOW_BYTES_MAX);
     this.#readAheadBytes = Math.max(limitBytes * READ_AHEAD_SHARE, oneWindowBytes);
@@ -70,7 +78,7 @@ export class BufferPool {
     this.#usedBytes += sizeBytes;
     const index = this.#idle.findLastIndex(({ length }) => length === sizeBytes);
     const [reused] = index === -1 ? [] : this.#idle.splice(index, 1);
-    if (reused === undefined) return Buffer.allocUnsafeSlow(sizeBytes);
+    if (reused === undefined) return this.#allocate(sizeBytes);
     this.#idleBytes -= sizeBytes;
     return reused;
   }

@@ -19,10 +19,10 @@ import { openFileRecords, openRecordOf, restoreOpenFiles } from "./resume.ts";
 import { parseOpenFlags } from "./open-flags.ts";
 import type { OpenFlags } from "./open-flags.ts";
 import { NO_PAGE_CACHE } from "./page-cache.ts";
-import type { NearerContents } from "./page-cache.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import { ReadStream } from "./read-stream.ts";
 import type { Lent } from "./read-stream.ts";
+import type { Surroundings } from "./surroundings.ts";
 import { WalkAhead } from "./walk-ahead.ts";
 import { settled, Writing } from "./writing.ts";
 
@@ -57,7 +57,7 @@ export class Engine {
     store: ObjectStore,
     config: EngineConfig,
     memory: EngineMemory,
-    { reader = store, pages = NO_PAGE_CACHE }: NearerContents = {},
+    { reader = store, pages = NO_PAGE_CACHE, allocate }: Surroundings = {},
   ) {
     const { journal, saved } = memory;
     this.#reader = reader;
@@ -67,7 +67,7 @@ export class Engine {
     this.answers = new Answers(journal, saved);
     this.#names = new Namespace(store, this.table, config);
     this.#files = new OpenFiles(saved?.nextHandle);
-    this.#pool = new BufferPool(config.memoryBytes);
+    this.#pool = new BufferPool(config.memoryBytes, allocate === undefined ? {} : { allocate });
     this.#discarded = new DiscardedUploads(store, journal);
     const { table, answers } = this;
     const [names, files] = [this.#names, this.#files];

@@ -1,5 +1,3 @@
-import type { ObjectReader } from "../s3/object-store.ts";
-
 /**
  * What the kernel keeps of files, beyond what it asked for. Both settle when the kernel has acted
  * on it; what it does not know it passes over.
@@ -14,9 +12,3 @@ export const NO_PAGE_CACHE: PageCache = {
   store: () => Promise.resolve(),
   drop: () => Promise.resolve(),
 };
-
-/** Where contents may be, nearer than in the store. */
-export interface NearerContents {
-  readonly reader?: ObjectReader;
-  readonly pages?: PageCache;
-}

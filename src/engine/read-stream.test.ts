@@ -118,7 +118,7 @@ test("where the reader waits for S3, several GETs run at once", async () => {
 test("a long GET is left when S3 falls behind, and not begun for a reader in no hurry", async () => {
   let nowMs = 0;
   const store = new SlowStore();
-  const pool = new BufferPool(256 * MIB, () => nowMs);
+  const pool = new BufferPool(256 * MIB, { nowMs: () => nowMs });
   const stream = new ReadStream({ store, pool, key: "k", etag: "e" }, OBJECT_BYTES, SIZES);
   await readSpan(stream, [0, 2 * MIB], 20);
   assert.equal(store.gets.at(-1)?.toBytes, OBJECT_BYTES, "it goes on to the end");
@@ -180,7 +180,7 @@ test("a read that jumps far ahead does not take away what the next one needs", a
 
 test("readers at once share the memory to read ahead, and who remains gets it back", async () => {
   let nowMs = 5000;
-  const pool = new BufferPool(128 * MIB, () => nowMs);
+  const pool = new BufferPool(128 * MIB, { nowMs: () => nowMs });
   const streams = Array.from({ length: 8 }, () => {
     const source = { store: new SlowStore(), pool, key: "k", etag: "e" };
     return new ReadStream(source, OBJECT_BYTES, SIZES);

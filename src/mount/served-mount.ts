@@ -7,6 +7,7 @@ import { Protocol } from "../fuse/protocol.ts";
 import { Session } from "../fuse/session.ts";
 import type { Slots } from "../fuse/slots.ts";
 import { exitNow } from "../sys/exit-now.ts";
+import { allocateLarge } from "../sys/large-pages.ts";
 import { admission } from "./admission.ts";
 import type { OpenedBucket } from "./bucket-store.ts";
 import { Crowding } from "./crowding.ts";
@@ -46,7 +47,11 @@ export class ServedMount {
       store: (id, bytes) => this.#session.notify(encodeStore(id, bytes.length), bytes),
       drop: (id) => this.#session.notify(encodeInvalidPages(id)),
     };
-    this.#engine = new Engine(store, options.engine, memory, { reader, pages });
+    this.#engine = new Engine(store, options.engine, memory, {
+      reader,
+      pages,
+      allocate: allocateLarge,
+    });
     const engine = this.#engine;
     journal.state = function* records() {
       if (connection !== undefined) yield connection;
