@@ -50,6 +50,8 @@ const cases: [name: string, workload: Partial<Workload> | null, claims: BoundCla
   ["no volume of ours: only the gate",   {},                        [OTHERS],        [],    ["lift-gate"]],
   ["a claim may still be bound",         { createdMs: nowMs - 1 },  [UNBOUND],       [],    ["look-again"]],
   ["but not for ever",                   {},                        [UNBOUND, OURS], [],    ["create-headroom", "lift-gate"]],
+  ["its volume may not be known yet",    { createdMs: nowMs - 1 },  [OTHERS],        [],    ["look-again"]],
+  ["nothing is waited for in vain",      { createdMs: nowMs + 9 },  [OURS],          [],    ["create-headroom", "lift-gate"]],
   ["it stays while the pod starts",      free,                      [OURS],          [pod], []],
   ["it goes when the pod runs",          free,                      [SERVED],        [pod], ["delete-headroom"]],
   ["it goes when nobody needs it",       free,                      [OTHERS],        [pod], ["delete-headroom"]],

@@ -45,6 +45,8 @@ export type HeadroomAction =
 
 /** A claim that binds with its first consumer never does while the gate is shut. */
 const UNBOUND_GRACE_MS = 10_000;
+/** A claim may be known before its volume is; if it stays unknown, it is another driver's. */
+const UNKNOWN_GRACE_MS = 2_000;
 
 /**
  * A gated workload gets headroom for each of its volumes, and only then may be scheduled: whoever
@@ -55,8 +57,9 @@ export function decideHeadroom({ workload, claims, pods, nowMs }: HeadroomSeen):
     return pods.map((pod) => ({ do: "delete-headroom", pod }));
   }
   if (!workload.gated) return pods.filter((pod) => isServed(pod, claims)).map(remove);
-  const afterMs = workload.createdMs + UNBOUND_GRACE_MS - nowMs;
-  if (afterMs > 0 && claims.some((claim) => !claim.bound)) return [{ do: "look-again", afterMs }];
+  const ageMs = nowMs - workload.createdMs;
+  const graceMs = Math.max(0, ...claims.map(graceOf));
+  if (graceMs > Math.max(0, ageMs)) return [{ do: "look-again", afterMs: graceMs - ageMs }];
   const missing = claims.filter(({ volume }) => {
     return volume !== undefined && !pods.some((pod) => isFor(pod, volume));
   });
@@ -64,6 +67,11 @@ export function decideHeadroom({ workload, claims, pods, nowMs }: HeadroomSeen):
     volume === undefined ? [] : [{ do: "create-headroom", volume }],
   );
   return [...creations, { do: "lift-gate" }];
+}
+
+function graceOf({ bound, volume }: BoundClaim): number {
+  if (!bound) return UNBOUND_GRACE_MS;
+  return volume === undefined ? UNKNOWN_GRACE_MS : 0;
 }
 
 function remove(pod: HeadroomPod): HeadroomAction {

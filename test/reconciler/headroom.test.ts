@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -77,26 +76,14 @@ before(async () => {
 }, TIMEOUT);
 after(() => owned.disposeAsync());
 
-/** Started again when it ends, as a kubelet would do it. */
 async function startScheduler(kubeconfig: string): Promise<AsyncDisposable> {
   const program = join(await programs("kubernetes"), "kube-scheduler");
   const flags = [`--kubeconfig=${kubeconfig}`, "--leader-elect=false", "--secure-port=0"];
-  let child: ChildProcess;
-  let over = false;
-  const start = () => {
-    child = spawn("setpriv", ["--pdeathsig", "KILL", "--", program, ...flags], {
-      stdio: "ignore",
-    });
-    child.once("exit", (code) => {
-      if (over) return;
-      log.error({ code }, "the scheduler ended");
-      start();
-    });
-  };
-  start();
+  const child = spawn("setpriv", ["--pdeathsig", "KILL", "--", program, ...flags], {
+    stdio: "ignore",
+  });
   return {
     async [Symbol.asyncDispose]() {
-      over = true;
       const ended = once(child, "exit");
       child.kill("SIGKILL");
       await ended;
