@@ -88,15 +88,20 @@ function cutOut(name: string, document: string, cut: string[]): string {
 
 /** The usual object is a row of `<Name>text</Name>`; any other one is read as what it is: XML. */
 function readBlock(block: string, decode: Decode): ListedObject {
-  let found = lastRow?.pattern.exec(block);
-  if (!found) {
-    lastRow = rowOf(block);
-    found = lastRow?.pattern.exec(block);
+  for (const row of knownRows) {
+    const found = row.pattern.exec(block);
+    if (found !== null) return objectOf(row, found, decode);
   }
-  if (!found || lastRow === undefined) {
-    return readObject(readXml(`<Contents>${block}</Contents>`), decode);
-  }
-  const { key, etag, size, time, storageClass } = lastRow;
+  const row = rowOf(block);
+  const found = row?.pattern.exec(block);
+  if (!row || !found) return readObject(readXml(`<Contents>${block}</Contents>`), decode);
+  knownRows.unshift(row);
+  knownRows.splice(ROWS_MAX);
+  return objectOf(row, found, decode);
+}
+
+function objectOf(row: Row, found: RegExpExecArray, decode: Decode): ListedObject {
+  const { key, etag, size, time, storageClass } = row;
   return {
     key: decode(unescapeXml(found[key] ?? "")),
     etag: unescapeXml(found[etag] ?? ""),
@@ -116,8 +121,12 @@ interface Row {
   readonly storageClass: number;
 }
 
-/** A server writes all its rows alike, and to match one is faster than to look what is in it. */
-let lastRow: Row | undefined;
+/**
+ * A server writes its rows in a few ways, with a checksum or without: to match one is faster than
+ * to look what is in it. Those that were met last come first.
+ */
+const knownRows: Row[] = [];
+const ROWS_MAX = 8;
 
 function rowOf(block: string): Row | undefined {
   const names: string[] = [];
