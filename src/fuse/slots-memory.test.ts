@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { closeSync, readFileSync } from "node:fs";
+import { closeSync } from "node:fs";
 import { test } from "node:test";
+import { ownMappings } from "../sys/mappings.ts";
 import { createMemfd, LazyMemory } from "../sys/memfd.ts";
 import { OPCODE } from "./opcode.ts";
 import { Slots, SLOTS_BYTES } from "./slots.ts";
@@ -16,8 +17,7 @@ function slotsOf(fd: number): Slots {
 
 /** What of the slots is mapped, page by page, so that the kernel need not look for it. */
 function mappedBytes(): number {
-  const mappings = readFileSync("/proc/self/smaps", "utf8").split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m);
-  const ours = mappings.filter((mapping) => mapping.includes(`memfd:${NAME}`));
+  const ours = ownMappings().filter((mapping) => mapping.includes(`memfd:${NAME}`));
   const sizes = ours.map((mapping) => Number(/^Rss: +(\d+) kB$/m.exec(mapping)?.[1]) * 1024);
   return sizes.reduce((sum, size) => sum + size, 0);
 }

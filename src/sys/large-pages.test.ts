@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { test } from "node:test";
 import koffi from "koffi";
 import { allocateLarge } from "./large-pages.ts";
+import { ownMappings } from "./mappings.ts";
 
 const MIB = 1 << 20;
 
 /** The kernel's words about the mapping with this address. */
 function mappingOf(address: bigint): string {
-  const mappings = readFileSync("/proc/self/smaps", "utf8").split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m);
-  const found = mappings.find((mapping) => {
+  const found = ownMappings().find((mapping) => {
     const [, start = "", end = ""] = /^([0-9a-f]+)-([0-9a-f]+) /.exec(mapping) ?? [];
     return BigInt(`0x${start}`) <= address && address < BigInt(`0x${end}`);
   });

@@ -1,10 +1,10 @@
-import { readFileSync } from "node:fs";
 import { bind } from "./libc.ts";
+import { ownMappings } from "./mappings.ts";
 
 const MADV_DONTNEED = 4;
 /** Behind a whole crowd that starts at once: nobody shall wait for it. */
 const CALM_AFTER_MS = 30_000;
-/** `start-end permissions offset device inode path`, and below it a line for each count. */
+/** Private and without a right to write, of a file. */
 const FILE_MAPPING = /^([0-9a-f]+)-([0-9a-f]+) r-[x-]p \S+ \S+ [1-9]\d* +\/[^\n]*\n/;
 
 const madvise = bind("int madvise(uint64_t at, size_t size, int advice)");
@@ -28,7 +28,7 @@ function dropIfPossible(): void {
 
 /** Only pages that are still as they are in their file: of a mapping that has none of its own. */
 export function dropStartUpPages(): void {
-  for (const mapping of readFileSync("/proc/self/smaps", "utf8").split(/\n(?=[0-9a-f]+-)/)) {
+  for (const mapping of ownMappings()) {
     const [, start, end] = FILE_MAPPING.exec(mapping) ?? [];
     if (start === undefined || !/^Anonymous: +0 kB$/m.test(mapping)) continue;
     const at = BigInt(`0x${start}`);
