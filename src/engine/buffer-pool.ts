@@ -12,9 +12,11 @@ const READ_AHEAD_SHARE = 1 / 8;
 /** Who has not read for so long leaves its share to the others. */
 const READING_MS = 1000;
 
+/** Memory whose bytes may be anything. */
+export type Allocate = (sizeBytes: number) => Buffer;
+
 export interface PoolOptions {
-  /** Its bytes may be anything. */
-  readonly allocate?: (sizeBytes: number) => Buffer;
+  readonly allocate?: Allocate | undefined;
   readonly nowMs?: () => number;
 }
 
@@ -28,7 +30,7 @@ export interface ReaderAhead {
  */
 export class BufferPool {
   readonly nowMs: () => number;
-  readonly #allocate: (sizeBytes: number) => Buffer;
+  readonly #allocate: Allocate;
   readonly #limitBytes: number;
   readonly #readAheadBytes: number;
   readonly #readers = new Set<ReaderAhead>();

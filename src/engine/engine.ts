@@ -67,7 +67,7 @@ export class Engine {
     this.answers = new Answers(journal, saved);
     this.#names = new Namespace(store, this.table, config);
     this.#files = new OpenFiles(saved?.nextHandle);
-    this.#pool = new BufferPool(config.memoryBytes, allocate === undefined ? {} : { allocate });
+    this.#pool = new BufferPool(config.memoryBytes, { allocate });
     this.#discarded = new DiscardedUploads(store, journal);
     const { table, answers } = this;
     const [names, files] = [this.#names, this.#files];

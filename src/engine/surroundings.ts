@@ -1,5 +1,5 @@
-import type { Buffer } from "node:buffer";
 import type { ObjectReader } from "../s3/object-store.ts";
+import type { Allocate } from "./buffer-pool.ts";
 import type { PageCache } from "./page-cache.ts";
 
 /** What is around an engine and makes it faster: it works without any of it. */
@@ -7,6 +7,6 @@ export interface Surroundings {
   /** For contents that may be nearer than the store. */
   readonly reader?: ObjectReader;
   readonly pages?: PageCache;
-  /** For buffers of megabytes, whose bytes may be anything. */
-  readonly allocate?: (sizeBytes: number) => Buffer;
+  /** For buffers of megabytes. */
+  readonly allocate?: Allocate;
 }
