@@ -56,11 +56,16 @@ export class BufferPool {
    * count. A power of two, so that buffers of the same sizes come again.
    */
   get windowBytesMax(): number {
+    const shareBytes = this.#readAheadBytes / Math.max(1, this.readers);
+    return Math.min(WINDOW_BYTES_MAX, 2 ** Math.floor(Math.log2(shareBytes)));
+  }
+
+  /** Of those who read ahead: how many have read a moment ago. */
+  get readers(): number {
     const sinceMs = this.nowMs() - READING_MS;
     let readers = 0;
     for (const { lastReadMs } of this.#readers) if (lastReadMs >= sinceMs) readers += 1;
-    const shareBytes = this.#readAheadBytes / Math.max(1, readers);
-    return Math.min(WINDOW_BYTES_MAX, 2 ** Math.floor(Math.log2(shareBytes)));
+    return readers;
   }
 
   addReader(reader: ReaderAhead): void {

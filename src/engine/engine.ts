@@ -21,6 +21,7 @@ import type { OpenFlags } from "./open-flags.ts";
 import { NO_PAGE_CACHE } from "./page-cache.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import { ReadStream } from "./read-stream.ts";
+import { ReadingHabits } from "./reading-habits.ts";
 import type { Lent } from "./read-stream.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { WalkAhead } from "./walk-ahead.ts";
@@ -52,6 +53,7 @@ export class Engine {
   readonly #walk: WalkAhead;
   readonly #discarded: DiscardedUploads;
   readonly #pool: BufferPool;
+  readonly #habits = new ReadingHabits();
 
   constructor(
     store: ObjectStore,
@@ -259,7 +261,7 @@ export class Engine {
     const { etag, sizeBytes } = inode.object ?? { etag: "", sizeBytes: 0 };
     const key = this.#names.keyOf(inode.path);
     const source = { store: this.#reader, pool: this.#pool, key, etag };
-    return new ReadStream(source, sizeBytes, this.#config.reads);
+    return new ReadStream(source, sizeBytes, this.#config.reads, this.#habits);
   }
 
   #closeReader({ inode, stream }: Reader): void {

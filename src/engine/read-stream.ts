@@ -3,13 +3,15 @@ import type { ReaderAhead } from "./buffer-pool.ts";
 import { FetchedRange } from "./fetched-range.ts";
 import type { FetchSource } from "./fetched-range.ts";
 import { Lane } from "./lane.ts";
+import { Pace } from "./pace.ts";
+import type { ReadingHabits } from "./reading-habits.ts";
 
 /** What is read behind a seek that is not followed by a next read stays this small. */
 const FIRST_WINDOW_BYTES = 1 << 20;
 /** The kernel's parallel readahead arrives a little out of order. */
 const DISORDER_BYTES = 4 << 20;
-/** Who takes longer for half a window is in no hurry, and would let a long GET wait. */
-const LAP_LIMIT_MS = 5000;
+/** A long GET keeps a connection, also while its reader does something else. */
+const LONG_READERS_MAX = 12;
 
 export interface ReadSizes {
   /** Of the buffers, and of GETs that run in parallel. */
@@ -26,11 +28,11 @@ export interface Lent {
 const NOTHING: Lent = { chunks: [], release: () => undefined };
 
 /**
- * Reads of one open file. Sequential reads are served from a window of ranged GETs that run in
- * parallel ahead of the reader; it doubles while the reader follows it. Once S3 is a whole window
- * ahead, a single GET brings all that follows: each costs the server a millisecond or two. A read
- * elsewhere is one exact GET and halves the window, until a reader at random has none; only a
- * second read behind it moves the window there.
+ * Reads of one open file. Sequential reads are served from a window ahead of the reader, which
+ * doubles while the reader follows it. One GET for all that follows fills it as long as S3 keeps
+ * ahead, since each costs the server a millisecond or two; else ranged GETs do that run in
+ * parallel. A read elsewhere is one exact GET and halves the window, until a reader at random has
+ * none; only a second read behind it moves the window there.
  * INVARIANT: ranges are adjacent and in order.
  */
 export class ReadStream implements ReaderAhead {
@@ -38,21 +40,21 @@ export class ReadStream implements ReaderAhead {
   readonly #source: FetchSource;
   readonly #objectBytes: number;
   readonly #sizes: ReadSizes;
+  readonly #habits: ReadingHabits;
   #ranges: FetchedRange[] = [];
   /** The last range's one. */
   #lane: Lane | undefined;
   #windowBytes = FIRST_WINDOW_BYTES;
+  #startBytes = 0;
   #readEndBytes = 0;
-  #grownAtBytes = 0;
-  #grownAtMs = 0;
-  #wasFull = false;
-  #isOutpaced = false;
+  #pace: Pace | undefined;
   #strayEndBytes = 0;
 
-  constructor(source: FetchSource, objectBytes: number, sizes: ReadSizes) {
+  constructor(source: FetchSource, objectBytes: number, sizes: ReadSizes, habits: ReadingHabits) {
     this.#source = source;
     this.#objectBytes = objectBytes;
     this.#sizes = sizes;
+    this.#habits = habits;
   }
 
   async read(offsetBytes: number, sizeBytes: number): Promise<Lent> {
@@ -75,6 +77,8 @@ export class ReadStream implements ReaderAhead {
     this.#ranges = [];
     this.#leaveLane();
     this.#source.pool.removeReader(this);
+    this.#tellHabit();
+    this.#pace = undefined;
   }
 
   get #windowStart(): number {
@@ -95,11 +99,10 @@ export class ReadStream implements ReaderAhead {
     this.close();
     this.#source.pool.addReader(this);
     this.#windowBytes = FIRST_WINDOW_BYTES;
+    this.#startBytes = offsetBytes;
     this.#readEndBytes = offsetBytes;
-    this.#grownAtBytes = offsetBytes;
-    this.#grownAtMs = this.#source.pool.nowMs();
-    this.#wasFull = false;
-    this.#isOutpaced = false;
+    const isExpected = offsetBytes === 0 && this.#habits.readOn;
+    this.#pace = new Pace(isExpected, this.#source.pool.nowMs());
     this.#extend(offsetBytes, offsetBytes + FIRST_WINDOW_BYTES);
   }
 
@@ -123,7 +126,8 @@ export class ReadStream implements ReaderAhead {
 
   /** The reader has come to `endBytes`: let go of what lies behind it, fetch ahead of it. */
   #advance(offsetBytes: number, endBytes: number): void {
-    if (this.#ranges.every((range) => range.isFilled)) this.#wasFull = true;
+    const isFull = this.#ranges.every((range) => range.isFilled);
+    this.#pace?.read(Math.max(0, endBytes - this.#readEndBytes), isFull);
     this.#readEndBytes = Math.max(this.#readEndBytes, endBytes);
     const behindBytes = Math.min(this.#readEndBytes - DISORDER_BYTES, offsetBytes);
     while (this.#ranges.length > 1) {
@@ -132,28 +136,32 @@ export class ReadStream implements ReaderAhead {
       this.#ranges.shift();
       first.discard();
     }
-    if (this.#readEndBytes - this.#grownAtBytes >= this.#windowBytes / 2) {
-      this.#choosePace();
+    if (this.#pace !== undefined && this.#pace.lapBytes >= this.#windowBytes / 2) {
+      this.#pace.endLap(this.#source.pool.nowMs());
+      if (!this.#isLong && this.#laneEnd > this.#windowEnd) this.#leaveLane();
       this.#grow();
     }
     this.#extend(this.#windowEnd, this.#readEndBytes + this.#windowBytes);
   }
 
-  /** Since the window has last grown: was all of it there before the reader was? */
-  #choosePace(): void {
-    const nowMs = this.#source.pool.nowMs();
-    const isSlow = nowMs - this.#grownAtMs > LAP_LIMIT_MS;
-    this.#isOutpaced = this.#sizes.longGets && this.#wasFull && !isSlow;
-    if (!this.#isOutpaced && this.#laneEnd > this.#windowEnd) this.#leaveLane();
-    this.#wasFull = false;
-    this.#grownAtMs = nowMs;
+  /** All that follows is asked for by one GET. */
+  get #isLong(): boolean {
+    const isAllowed = this.#sizes.longGets && this.#source.pool.readers <= LONG_READERS_MAX;
+    return isAllowed && this.#pace?.isOutpaced === true;
+  }
+
+  /** Of whoever began at the beginning, of a file that is more than one short GET. */
+  #tellHabit(): void {
+    const isTold = this.#startBytes === 0 && this.#objectBytes > FIRST_WINDOW_BYTES;
+    if (this.#pace === undefined || !isTold) return;
+    const isThrough = this.#readEndBytes === this.#objectBytes;
+    this.#habits.note(this.#pace.isUnderWay ? this.#pace.isOutpaced : isThrough);
   }
 
   /** Others may have begun to read ahead meanwhile: then it does not grow but shrink. */
   #grow(): void {
     const boundBytes = Math.min(this.#windowBytes * 2, this.#source.pool.windowBytesMax);
     this.#windowBytes = Math.max(boundBytes, FIRST_WINDOW_BYTES);
-    this.#grownAtBytes = this.#readEndBytes;
   }
 
   /** Adds ranges: what the reader waits for in any case, what lies ahead if there is room. */
@@ -177,7 +185,7 @@ export class ReadStream implements ReaderAhead {
   }
 
   #nextLaneEnd(offsetBytes: number): number {
-    const endBytes = this.#isOutpaced ? this.#objectBytes : offsetBytes + this.#nextRangeBytes();
+    const endBytes = this.#isLong ? this.#objectBytes : offsetBytes + this.#nextRangeBytes();
     return Math.min(endBytes, this.#objectBytes);
   }
 

@@ -1,0 +1,58 @@
+/** Who takes longer for half a window is in no hurry, and would let a long GET wait. */
+const LAP_LIMIT_MS = 5000;
+/** One connection that is so fast needs no others beside it. */
+const FAST_BYTES_PER_MS = 300_000;
+/** The first bytes are waited for longer than those that follow: nothing is judged before. */
+const RUN_UP_BYTES = 16 << 20;
+const RUN_UP_MS = 100;
+
+/** How S3 keeps up with a reader who has come through half a window, a lap. */
+export class Pace {
+  readonly #isExpected: boolean;
+  #isOutpaced: boolean;
+  #readBytes = 0;
+  #lapBytes = 0;
+  #lapStartMs: number;
+  #firstLapEndMs: number | undefined;
+  #wasFull = false;
+
+  /** `isExpected`: outpaced until it has shown to be not. */
+  constructor(isExpected: boolean, nowMs: number) {
+    this.#isExpected = isExpected;
+    this.#isOutpaced = isExpected;
+    this.#lapStartMs = nowMs;
+  }
+
+  /** S3 is faster than the reader, or as fast as anybody needs: one GET is enough. */
+  get isOutpaced(): boolean {
+    return this.#isOutpaced;
+  }
+
+  get lapBytes(): number {
+    return this.#lapBytes;
+  }
+
+  /** It has read far enough for a long GET to have paid. */
+  get isUnderWay(): boolean {
+    return this.#readBytes >= RUN_UP_BYTES;
+  }
+
+  /** `isFull`: all that was asked for had arrived before. */
+  read(sizeBytes: number, isFull: boolean): void {
+    this.#readBytes += sizeBytes;
+    this.#lapBytes += sizeBytes;
+    this.#wasFull ||= isFull;
+  }
+
+  endLap(nowMs: number): void {
+    const lapMs = nowMs - this.#lapStartMs;
+    const isFast = this.#isOutpaced && this.#lapBytes > lapMs * FAST_BYTES_PER_MS;
+    this.#firstLapEndMs ??= nowMs;
+    const isEarly = !this.isUnderWay && nowMs - this.#firstLapEndMs < RUN_UP_MS;
+    const isRunningUp = this.#isExpected && isEarly;
+    this.#isOutpaced = lapMs <= LAP_LIMIT_MS && (this.#wasFull || isFast || isRunningUp);
+    this.#lapBytes = 0;
+    this.#lapStartMs = nowMs;
+    this.#wasFull = false;
+  }
+}
