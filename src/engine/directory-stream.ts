@@ -1,8 +1,10 @@
-import { Buffer } from "node:buffer";
 import type { ListedObject, ListPage, ObjectInfo } from "../s3/object-store.ts";
 import { childPathOf, isVisibleName } from "./file-name.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
+import { compareKeys, maxKey } from "./key-order.ts";
+import { PageSequence } from "./page-sequence.ts";
+import type { PageSource } from "./page-sequence.ts";
 
 /**
  * Fewer items than this ahead of the reader: the next page is read. Several pages, so that the
@@ -19,22 +21,10 @@ export interface ListedItem {
   readonly validUntilMs: number;
 }
 
-export interface DirectorySource {
-  /** The directory's path, and what its keys begin with. */
+export interface DirectorySource extends PageSource {
   readonly path: string;
-  readonly prefix: string;
   readonly locals: readonly Inode[];
-  readonly ttlMs: number;
-  /** The first page begins behind the key `startAfter`, if it is not empty. */
-  page(continuationToken: string | undefined, startAfter: string): Promise<ListPage>;
   hasKeysUnder(name: string): Promise<boolean>;
-}
-
-/** A page on its way, or here and not read yet. */
-interface Asked {
-  readonly page: Promise<ListPage>;
-  readonly validUntilMs: number;
-  failed: boolean;
 }
 
 /** The item at `index` is the first one behind the key, which is relative to the directory. */
@@ -53,11 +43,10 @@ export class DirectoryStream {
   readonly #locals: { readonly key: string; readonly item: ListedItem }[];
   #items: ListedItem[] = [];
   #firstIndex = 0;
-  #token: string | undefined;
+  readonly #pages: PageSequence;
   #complete = false;
   #heldBack: ListedObject | undefined;
   #lastPrefix = "";
-  #asked: Asked | undefined;
   #loading: Promise<void> | undefined;
   readonly #after: string;
   #passed: string;
@@ -67,6 +56,7 @@ export class DirectoryStream {
     this.#source = source;
     this.#firstIndex = from.index;
     this.#after = from.after;
+    this.#pages = new PageSequence(source, from.after);
     this.#passed = from.after;
     this.#locals = source.locals
       .map(({ path, kind }) => {
@@ -138,12 +128,7 @@ export class DirectoryStream {
   }
 
   async #addNext(): Promise<void> {
-    const ahead = this.#asked?.failed === true ? undefined : this.#asked;
-    const asked = ahead ?? this.#ask(this.#token);
-    this.#asked = undefined;
-    const page = await asked.page;
-    // The endpoint works on the next page while this one is read.
-    const next = page.nextToken === undefined ? undefined : this.#ask(page.nextToken);
+    const page = await this.#pages.current();
     const objects = this.#heldBack ? [this.#heldBack, ...page.objects] : [...page.objects];
     const lastKey = maxKey(objects.at(-1)?.key ?? "", page.prefixes.at(-1) ?? "");
     // Whether the last object is hidden by its directory is seen in the next page at the latest.
@@ -151,21 +136,11 @@ export class DirectoryStream {
     const heldBack = isCut ? objects.pop() : undefined;
     const hidden = await this.#hiddenFiles(objects, page, lastKey);
     this.#heldBack = heldBack;
-    this.#token = page.nextToken;
-    this.#asked = next;
-    this.#addAll(objects, page.prefixes, hidden, asked.validUntilMs);
+    this.#pages.pass(page);
+    this.#addAll(objects, page.prefixes, hidden, page.validUntilMs);
     if (page.nextToken !== undefined) return;
     for (const { item } of this.#locals) this.#items.push(item);
     this.#complete = true;
-  }
-
-  /** A failure is told to whoever waits for the page; who comes later has it asked for again. */
-  #ask(token: string | undefined): Asked {
-    const validUntilMs = Date.now() + this.#source.ttlMs;
-    const page = this.#source.page(token, this.#after);
-    const asked = { page, validUntilMs, failed: false };
-    page.catch(() => (asked.failed = true));
-    return asked;
   }
 
   /**
@@ -224,13 +199,4 @@ export class DirectoryStream {
 
 function sortKeyOf({ name, kind, local }: ListedItem): string {
   return local || kind === "directory" ? `${name}/` : name;
-}
-
-/** As S3 sorts: by UTF-8 bytes, which is not the order of JavaScript's strings. */
-function compareKeys(left: string, right: string): number {
-  return Buffer.compare(Buffer.from(left), Buffer.from(right));
-}
-
-function maxKey(left: string, right: string): string {
-  return compareKeys(left, right) > 0 ? left : right;
 }
