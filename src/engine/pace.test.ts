@@ -18,7 +18,9 @@ const CASES: [string, { expected: boolean; laps: number; lapMs: number; isFull?:
   ["is outpaced by who has all of it ready",         { expected: false, laps: 1, lapMs: 1000, isFull: true }, true],
   ["is not, as long as it waits",                    { expected: false, laps: 9, lapMs: 1 },                  false],
   ["may be expected to be, and show it by its rate", { expected: true,  laps: 9, lapMs: 20 },                 true],
-  ["is not expected to be by so low a rate",         { expected: true,  laps: 2, lapMs: 40 },                 false],
+  ["is not expected to be by so low a rate",         { expected: true,  laps: 3, lapMs: 40 },                 false],
+  ["is not judged by one slow lap",                  { expected: true,  laps: 2, lapMs: 40 },                 true],
+  ["is judged by one that is very slow",             { expected: true,  laps: 2, lapMs: 90 },                 false],
   ["is not judged by its first bytes",               { expected: true,  laps: 1, lapMs: 4000 },               true],
   ["is in no hurry, and would let a GET wait",       { expected: true,  laps: 1, lapMs: 5001, isFull: true }, false],
 ];

@@ -2,6 +2,8 @@
 const LAP_LIMIT_MS = 5000;
 /** One connection that is so fast needs no others beside it. */
 const FAST_BYTES_PER_MS = 300_000;
+/** One that is so slow does not only have a hiccup. */
+const SLOW_BYTES_PER_MS = 100_000;
 /** The first bytes are waited for longer than those that follow: nothing is judged before. */
 const RUN_UP_BYTES = 16 << 20;
 const RUN_UP_MS = 100;
@@ -15,6 +17,8 @@ export class Pace {
   #lapStartMs: number;
   #firstLapEndMs: number | undefined;
   #wasFull = false;
+  /** In the last lap. */
+  #wasAhead = false;
 
   /** `isExpected`: outpaced until it has shown to be not. */
   constructor(isExpected: boolean, nowMs: number) {
@@ -47,10 +51,14 @@ export class Pace {
   endLap(nowMs: number): void {
     const lapMs = nowMs - this.#lapStartMs;
     const isFast = this.#isOutpaced && this.#lapBytes > lapMs * FAST_BYTES_PER_MS;
+    const isSlow = this.#lapBytes < lapMs * SLOW_BYTES_PER_MS;
     this.#firstLapEndMs ??= nowMs;
     const isEarly = !this.isUnderWay && nowMs - this.#firstLapEndMs < RUN_UP_MS;
     const isRunningUp = this.#isExpected && isEarly;
-    this.#isOutpaced = lapMs <= LAP_LIMIT_MS && (this.#wasFull || isFast || isRunningUp);
+    const isAhead = this.#wasFull || isFast || isRunningUp;
+    const isHiccup = this.#isOutpaced && this.#wasAhead && !isSlow;
+    this.#isOutpaced = lapMs <= LAP_LIMIT_MS && (isAhead || isHiccup);
+    this.#wasAhead = isAhead;
     this.#lapBytes = 0;
     this.#lapStartMs = nowMs;
     this.#wasFull = false;
