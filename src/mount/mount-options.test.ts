@@ -26,10 +26,11 @@ const sizes = (line: string) => {
   return [reads.partBytes, reads.longGets, writePartSizeBytes];
 };
 
-test("a part size that was chosen is that of every GET", () => {
+test("a part size that was chosen is that of every GET, and a cache asks for what it lacks", () => {
   assert.deepEqual(sizes("--part-size 6000000"), [6_000_000, false, 6_000_000]);
   assert.deepEqual(sizes("--read-part-size 6000000"), [6_000_000, false, 8 << 20]);
   assert.deepEqual(sizes("--write-part-size 6000000"), [8 << 20, true, 6_000_000]);
+  assert.deepEqual(sizes("--cache /tmp"), [8 << 20, false, 8 << 20]);
 });
 
 test("options, environment and URI are read", () => {

@@ -254,6 +254,8 @@ function engineConfig(values: Values, prefix: string): EngineConfig {
   const cached = values.cache === undefined ? undefined : CACHE_TTL_MS;
   const part = sizeOf(values, "part-size");
   const readPart = sizeOf(values, "read-part-size") ?? part;
+  // A size that somebody has chosen is that of every GET; a cache asks for what it lacks.
+  const longGets = readPart === undefined && cached === undefined;
   return {
     prefix,
     readOnly: values["read-only"] === true,
@@ -266,8 +268,7 @@ function engineConfig(values: Values, prefix: string): EngineConfig {
     metadataTtlMs: metadataTtl ?? cached ?? DEFAULT_TTL_MS,
     // A name that is absent by default is absent now: what others create shows at once.
     negativeTtlMs: ttlOf(values, "negative-metadata-ttl") ?? metadataTtl ?? cached ?? 0,
-    // A size that somebody has chosen is that of every GET.
-    reads: { partBytes: readPart ?? DEFAULT_PART_BYTES, longGets: readPart === undefined },
+    reads: { partBytes: readPart ?? DEFAULT_PART_BYTES, longGets },
     writePartSizeBytes: sizeOf(values, "write-part-size") ?? part ?? DEFAULT_PART_BYTES,
     memoryBytes: memoryTargetOf(text(values, "memory-target")),
     inodesMax: inodeLimitOf(text(values, "inode-limit")),
