@@ -29,10 +29,11 @@ const volume = (name: string): Volume => ({
   claimKey: "ns/c",
   claimUid: "c",
 });
-const OURS: BoundClaim = { bound: true, volume: volume("a"), served: false };
+const OURS: BoundClaim = { volumeName: "a", volume: volume("a"), served: false };
 const SERVED: BoundClaim = { ...OURS, served: true };
-const OTHERS: BoundClaim = { bound: true, volume: undefined, served: false };
-const UNBOUND: BoundClaim = { bound: false, volume: undefined, served: false };
+const OTHERS: BoundClaim = { volumeName: "other", volume: undefined, served: false };
+const UNSEEN: BoundClaim = { ...OURS, volume: undefined };
+const UNBOUND: BoundClaim = { volumeName: "", volume: undefined, served: false };
 const pod: HeadroomPod = {
   name: "hr-a",
   uid: "h",
@@ -45,7 +46,7 @@ const free: Partial<Workload> = { gated: false, hadGate: true };
 // prettier-ignore
 const cases: [name: string, workload: Partial<Workload> | null, claims: BoundClaim[], pods: HeadroomPod[], want: string[]][] = [
   ["headroom, then the gate",            {},                        [OURS],          [],    ["create-headroom", "lift-gate"]],
-  ["one for each volume of ours",        {},                        [OURS, OTHERS, { ...OURS, volume: volume("b") }], [], ["create-headroom", "create-headroom", "lift-gate"]],
+  ["one for each volume of ours",        {},                        [OURS, OTHERS, { ...OURS, volumeName: "b", volume: volume("b") }], [], ["create-headroom", "create-headroom", "lift-gate"]],
   ["a crash left it: only the gate",     {},                        [OURS],          [pod], ["lift-gate"]],
   ["no volume of ours: only the gate",   {},                        [OTHERS],        [],    ["lift-gate"]],
   ["a claim may still be bound",         { createdMs: nowMs - 1 },  [UNBOUND],       [],    ["look-again"]],
@@ -53,6 +54,8 @@ const cases: [name: string, workload: Partial<Workload> | null, claims: BoundCla
   ["its volume may not be known yet",    { createdMs: nowMs - 1 },  [OTHERS],        [],    ["look-again"]],
   ["nothing is waited for in vain",      { createdMs: nowMs + 9 },  [OURS],          [],    ["create-headroom", "lift-gate"]],
   ["it stays while the pod starts",      free,                      [OURS],          [pod], []],
+  ["and until its volume is known",      free,                      [UNSEEN],        [pod], []],
+  ["and until its claim is",             free,                      [UNBOUND],       [pod], []],
   ["it goes when the pod runs",          free,                      [SERVED],        [pod], ["delete-headroom"]],
   ["it goes when nobody needs it",       free,                      [OTHERS],        [pod], ["delete-headroom"]],
   ["it goes with the workload",          null,                      [],              [pod], ["delete-headroom"]],

@@ -21,9 +21,11 @@ export interface HeadroomPod {
   readonly volumeLabel: string;
 }
 
-/** A claim of a workload: bound to a volume of ours, to another's, or to none yet. */
+/** What is known of a workload's claim. */
 export interface BoundClaim {
-  readonly bound: boolean;
+  /** Empty: it is bound to none yet, or was not seen so far. */
+  readonly volumeName: string;
+  /** Undefined: another driver's, or not seen so far. */
   readonly volume: Volume | undefined;
   /** The volume's Mountpoint Pod runs for this workload. */
   readonly served: boolean;
@@ -61,7 +63,7 @@ export function decideHeadroom({ workload, claims, pods, nowMs }: HeadroomSeen):
   const graceMs = Math.max(0, ...claims.map(graceOf));
   if (graceMs > Math.max(0, ageMs)) return [{ do: "look-again", afterMs: graceMs - ageMs }];
   const missing = claims.filter(({ volume }) => {
-    return volume !== undefined && !pods.some((pod) => isFor(pod, volume));
+    return volume !== undefined && !pods.some((pod) => isFor(pod, volume.name));
   });
   const creations = missing.flatMap(({ volume }): HeadroomAction[] =>
     volume === undefined ? [] : [{ do: "create-headroom", volume }],
@@ -69,8 +71,8 @@ export function decideHeadroom({ workload, claims, pods, nowMs }: HeadroomSeen):
   return [...creations, { do: "lift-gate" }];
 }
 
-function graceOf({ bound, volume }: BoundClaim): number {
-  if (!bound) return UNBOUND_GRACE_MS;
+function graceOf({ volumeName, volume }: BoundClaim): number {
+  if (volumeName === "") return UNBOUND_GRACE_MS;
   return volume === undefined ? UNKNOWN_GRACE_MS : 0;
 }
 
@@ -78,14 +80,14 @@ function remove(pod: HeadroomPod): HeadroomAction {
   return { do: "delete-headroom", pod };
 }
 
-/** Also when the volume is no longer one of the workload's: nobody will ever use the place. */
+/** Also when the volume is none of the workload's, as far as all of them are known. */
 function isServed(pod: HeadroomPod, claims: readonly BoundClaim[]): boolean {
-  const claim = claims.find(({ volume }) => volume !== undefined && isFor(pod, volume));
-  return claim?.served ?? true;
+  const claim = claims.find(({ volumeName }) => isFor(pod, volumeName));
+  return claim?.served ?? claims.every(({ volumeName }) => volumeName !== "");
 }
 
-function isFor(pod: HeadroomPod, volume: Volume): boolean {
-  return pod.volumeLabel === labelValueOf(volume.name);
+function isFor(pod: HeadroomPod, volumeName: string): boolean {
+  return pod.volumeLabel === labelValueOf(volumeName);
 }
 
 export function headroomPodOf({ metadata }: Pod): HeadroomPod | undefined {

@@ -102,9 +102,9 @@ export class World {
     return workload.claims.map((claim) => {
       const key = pathOf(workload, claim);
       const volume = this.#volumeOf(key);
-      const bound = (this.#claims.get(key)?.volumeName ?? "") !== "";
+      const volumeName = this.#claims.get(key)?.volumeName ?? "";
       const served = volume !== undefined && this.#isServed(workload, volume);
-      return { bound, volume, served };
+      return { volumeName, volume, served };
     });
   }
 
