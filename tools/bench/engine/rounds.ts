@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { median } from "../median.ts";
+import { run } from "../../run.ts";
 import type { Figures } from "../part.ts";
 import { openArena, serverVersion } from "./arena.ts";
 import type { Arena } from "./arena.ts";
@@ -35,6 +36,7 @@ export async function engineFigures(
   const atFront = await contenders(front.access, arena.dir);
   const source = join(arena.dir, "source");
   await writeLocal(source, LARGE);
+  await run("sync", []); // nobody shall be slower because the disk is still at work for all
   const samples = new Samples();
   const ceilings = new Map<string, number[]>();
   for (let round = 1; round <= rounds; round++) {
