@@ -60,7 +60,9 @@ async function show(cluster: Cluster, args: readonly string[]): Promise<void> {
 
 async function prepare(): Promise<void> {
   checkHost();
-  process.stdout.write("Preparing: the first time this builds Kubernetes from source.\n");
+  process.stdout.write(
+    "Preparing: the first time this builds Kubernetes from source, for 10 to 15 minutes.\n",
+  );
   for (const name of ["kubernetes", "versitygw", "helm"] as const) await programs(name);
   await step("building the driver's image", () => buildImage());
 }
