@@ -91,7 +91,10 @@ async function build(name: string, group: Group, source: string, dir: string): P
   await step(`building ${name} ${Object.keys(group.programs).join(", ")}`, async (status) => {
     status("resolving modules");
     const list = ["list", "-mod=readonly", "-deps", ...packages];
-    const total = (await run("go", list, { cwd: source, env })).split("\n").length;
+    const listed = await run("go", list, { cwd: source, env }).catch((error: unknown) => {
+      throw notFetched(name, error);
+    });
+    const total = listed.split("\n").length;
     let compiled = 0;
     const ldflags = `-s -w ${group.ldflags ?? ""}`;
     const args = ["-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", ldflags];
@@ -110,6 +113,14 @@ async function build(name: string, group: Group, source: string, dir: string): P
     await mkdir(join(dir, "files"), { recursive: true });
     await copyFile(join(found.trim(), path), join(dir, "files", file));
   }
+}
+
+/** Of what go says, often once for each package, the last line is enough. */
+function notFetched(name: string, error: unknown): Error {
+  if (error instanceof ToolError) return error;
+  const reason = error instanceof Error ? error.message.trimEnd().split("\n").at(-1) : "";
+  const hint = "the first build needs the network: `go env GOPROXY` has to be in reach";
+  return new ToolError(`the Go modules of ${name} can't be fetched: ${reason}\n${hint}`);
 }
 
 /** As `go build` names it: the last element of the path, or the one before a major version. */
