@@ -36,7 +36,6 @@ export async function engineFigures(
   const atFront = await contenders(front.access, arena.dir);
   const source = join(arena.dir, "source");
   await writeLocal(source, LARGE);
-  await run("sync", []); // nobody shall be slower because the disk is still at work for all
   const samples = new Samples();
   const ceilings = new Map<string, number[]>();
   for (let round = 1; round <= rounds; round++) {
@@ -92,6 +91,7 @@ async function runRound(
 ): Promise<void> {
   const attempt = async (name: string, by: string, work: () => Promise<Sample>) => {
     say(`${name} by ${by}`);
+    await run("sync", []); // nobody pays for what the one before has left to the disk
     try {
       samples.add(name, by, await work());
     } catch (error) {
