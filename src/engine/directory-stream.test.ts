@@ -27,10 +27,8 @@ function streamOf(store: MemoryStore, locals: readonly Inode[], keysMax: number)
     prefix: "d/",
     locals,
     ttlMs: 0,
-    page: (continuationToken, after) => {
-      const startAfter = after === "" ? undefined : `d/${after}`;
-      return store.list({ prefix: "d/", delimiter: "/", keysMax, continuationToken, startAfter });
-    },
+    page: (continuationToken, startAfter) =>
+      store.list({ prefix: "d/", delimiter: "/", keysMax, continuationToken, startAfter }),
     async hasKeysUnder(name) {
       const query = { delimiter: "", keysMax: 1, continuationToken: undefined } as const;
       return (await store.list({ ...query, prefix: `d/${name}/` })).objects.length > 0;
@@ -100,7 +98,7 @@ test("100,000 entries are never in memory at once", async () => {
     ttlMs: 0,
     async page(token, after): Promise<ListPage> {
       pages += 1;
-      const from = Number(token ?? (after === "" ? 0 : Number(after.slice(1)) + 1));
+      const from = Number(token ?? (after === undefined ? 0 : Number(after.slice(1)) + 1));
       const objects = Array.from({ length: 1000 }, (_, n) => ({
         ...object,
         key: nameAt(from + n),
@@ -120,7 +118,7 @@ test("100,000 entries are never in memory at once", async () => {
     const local = index === 50_001;
     assert.equal(item.name, local ? "f050000x" : nameAt(index > 50_001 ? index - 1 : index));
   }
-  assert(pages <= 102, `${pages} pages`);
+  assert.equal(pages, 102, "and two that were guessed at the end");
   assert(loadedMax <= 4_000, `${loadedMax} items at once`);
   assert(!stream.reaches(0), "what was passed is let go");
 });

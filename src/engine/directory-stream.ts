@@ -2,8 +2,8 @@ import type { ListedObject, ListPage, ObjectInfo } from "../s3/object-store.ts";
 import { childPathOf, isVisibleName } from "./file-name.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
-import { compareKeys, maxKey } from "./key-order.ts";
-import { PageSequence } from "./page-sequence.ts";
+import { compareKeys } from "./key-order.ts";
+import { lastKeyOf, PageSequence } from "./page-sequence.ts";
 import type { PageSource } from "./page-sequence.ts";
 
 /**
@@ -56,7 +56,10 @@ export class DirectoryStream {
     this.#source = source;
     this.#firstIndex = from.index;
     this.#after = from.after;
-    this.#pages = new PageSequence(source, from.after);
+    this.#pages = new PageSequence(
+      source,
+      from.after === "" ? undefined : source.prefix + from.after,
+    );
     this.#passed = from.after;
     this.#locals = source.locals
       .map(({ path, kind }) => {
@@ -130,7 +133,7 @@ export class DirectoryStream {
   async #addNext(): Promise<void> {
     const page = await this.#pages.current();
     const objects = this.#heldBack ? [this.#heldBack, ...page.objects] : [...page.objects];
-    const lastKey = maxKey(objects.at(-1)?.key ?? "", page.prefixes.at(-1) ?? "");
+    const lastKey = lastKeyOf({ objects, prefixes: page.prefixes });
     // Whether the last object is hidden by its directory is seen in the next page at the latest.
     const isCut = page.nextToken !== undefined && objects.at(-1)?.key === lastKey;
     const heldBack = isCut ? objects.pop() : undefined;

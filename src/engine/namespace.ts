@@ -81,8 +81,7 @@ export class Namespace {
       prefix,
       locals: this.#table.localChildren(directory.path),
       ttlMs: this.#options.metadataTtlMs,
-      page: (continuationToken, after) => {
-        const startAfter = after === "" ? undefined : prefix + after;
+      page: (continuationToken, startAfter) => {
         const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
         return this.#store.list({ ...query, continuationToken, startAfter }, signal);
       },

@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import * as fc from "fast-check";
 import { MemoryStore } from "../s3/memory-store.ts";
-import type { ListPage } from "../s3/object-store.ts";
 import { PageSequence } from "./page-sequence.ts";
+import type { PageSource } from "./page-sequence.ts";
 
 const KEYS_PER_PAGE = 10;
 const numbered = (count: number) =>
@@ -16,17 +16,16 @@ const hashed = (count: number) =>
 async function directoryOf(names: Iterable<string>, keysMax = KEYS_PER_PAGE) {
   const store = new MemoryStore();
   for (const name of names) await store.put(`d/${name}`, Buffer.alloc(0));
-  const asked: string[] = [];
-  const page = (continuationToken: string | undefined, after: string): Promise<ListPage> => {
-    asked.push(continuationToken ?? after);
-    const startAfter = after === "" ? undefined : `d/${after}`;
+  const asked: (string | undefined)[] = [];
+  const page: PageSource["page"] = (continuationToken, startAfter) => {
+    asked.push(continuationToken ?? startAfter);
     const query = { prefix: "d/", delimiter: "/", keysMax, continuationToken, startAfter } as const;
     return store.list(query);
   };
   return { store, asked, source: { prefix: "d/", ttlMs: 0, page } };
 }
 
-/** All keys, by pages; and how many pages were on their way at once. */
+/** All keys, page by page. */
 async function readAll(pages: PageSequence): Promise<string[]> {
   const keys: string[] = [];
   for (;;) {
@@ -54,7 +53,7 @@ test("whatever the names are, every one comes once and in order", async () => {
       const { store, source, asked } = await directoryOf(names, keysMax);
       const shown = [...store.keys].map((key) => key.replace(/^(d\/[^/]*\/).*$/, "$1"));
       const expected = [...new Set(shown)].toSorted();
-      assert.deepEqual(await readAll(new PageSequence(source, "")), expected);
+      assert.deepEqual(await readAll(new PageSequence(source)), expected);
       const pages = Math.max(1, Math.ceil(expected.length / keysMax));
       assert(asked.length <= 3 * pages + 3, `${asked.length} requests for ${pages} pages`);
     },
@@ -66,13 +65,13 @@ test("names that are numbered or hashes are asked for several pages at once", as
   for (const names of [numbered(3000), hashed(3000)]) {
     const { source, store } = await directoryOf(names, 250);
     let [underWay, most] = [0, 0];
-    const page = async (token: string | undefined, after: string) => {
+    const page: PageSource["page"] = async (token, after) => {
       most = Math.max(most, ++underWay);
       await new Promise(setImmediate);
       underWay -= 1;
       return source.page(token, after);
     };
-    const pages = new PageSequence({ ...source, page }, "");
+    const pages = new PageSequence({ ...source, page });
     assert.deepEqual(await readAll(pages), [...store.keys]);
     assert.equal(most, 3);
   }
@@ -86,7 +85,7 @@ test("numbered names cost two requests more at most", async () => {
     [200, 22],
   ] as const) {
     const { source, asked } = await directoryOf(numbered(count));
-    assert.equal((await readAll(new PageSequence(source, ""))).length, count);
+    assert.equal((await readAll(new PageSequence(source))).length, count);
     assert(asked.length <= requests, `${asked.length} requests for ${count} names`);
   }
 });
@@ -94,15 +93,14 @@ test("numbered names cost two requests more at most", async () => {
 test("numbers that go on elsewhere are noticed", async () => {
   const names = [...numbered(45), ...numbered(100).map((one) => `g${one}`), "h1", "h2"];
   const { source, store, asked } = await directoryOf(names);
-  assert.deepEqual(await readAll(new PageSequence(source, "")), [...store.keys]);
+  assert.deepEqual(await readAll(new PageSequence(source)), [...store.keys]);
   assert(asked.length <= 24, `${asked.length} requests for 15 pages`);
 });
 
 test("a server that begins somewhere else than it is asked to is not asked so again", async () => {
   const { source, store, asked } = await directoryOf(numbered(200));
-  const page = (token: string | undefined, after: string) =>
-    source.page(token, after === "" ? "" : "f0000");
-  assert.deepEqual(await readAll(new PageSequence({ ...source, page }, "")), [...store.keys]);
+  const page: PageSource["page"] = (token, after) => source.page(token, after && "d/f0000");
+  assert.deepEqual(await readAll(new PageSequence({ ...source, page })), [...store.keys]);
   assert(asked.length <= 20 + 9, `${asked.length} requests for 20 pages`);
 });
 
@@ -116,23 +114,23 @@ test("where keys come in no order, nothing is guessed", async () => {
     archived: false,
     key: one,
   }));
-  const page = async (token: string | undefined, after: string) => {
-    assert.equal(after, "");
+  const page: PageSource["page"] = async (token, after) => {
+    assert.equal(after, undefined);
     const from = Number(token ?? 0);
     const nextToken = from < 90 ? String(from + 10) : undefined;
     return { objects: listed.slice(from, from + 10), prefixes: [], nextToken };
   };
-  const keys = await readAll(new PageSequence({ prefix: "", ttlMs: 0, page }, ""));
+  const keys = await readAll(new PageSequence({ prefix: "", ttlMs: 0, page }));
   assert.equal(new Set(keys).size, 100);
 });
 
 test("nobody is told of a guessed page that fails: it is asked for by its token", async () => {
   const { source, store, asked } = await directoryOf(numbered(100));
-  const page = async (token: string | undefined, after: string) => {
+  const page: PageSource["page"] = async (token, after) => {
     const found = await source.page(token, after);
-    if (token === undefined && after !== "") throw new Error("not implemented");
+    if (token === undefined && after !== undefined) throw new Error("not implemented");
     return found;
   };
-  assert.deepEqual(await readAll(new PageSequence({ ...source, page }, "")), [...store.keys]);
+  assert.deepEqual(await readAll(new PageSequence({ ...source, page })), [...store.keys]);
   assert(asked.length <= 10 + 9, `${asked.length} requests for 10 pages`);
 });

@@ -14,8 +14,8 @@ export interface PageSource {
   /** What all keys begin with. */
   readonly prefix: string;
   readonly ttlMs: number;
-  /** Without a token it begins behind the key `startAfter`, if that is not empty. */
-  page(continuationToken: string | undefined, startAfter: string): Promise<ListPage>;
+  /** Without a token it begins behind the key `startAfter`, if there is one. */
+  page(continuationToken: string | undefined, startAfter: string | undefined): Promise<ListPage>;
 }
 
 export interface DatedPage extends ListPage {
@@ -38,7 +38,7 @@ interface Asked {
  */
 export class PageSequence {
   readonly #source: PageSource;
-  readonly #after: string;
+  readonly #startAfter: string | undefined;
   #token: string | undefined;
   /** The last key that was given. */
   #passed = "";
@@ -50,10 +50,9 @@ export class PageSequence {
   #misses = 0;
   #pages = 0;
 
-  /** `after`: relative to the prefix, as all that the source is asked for. */
-  constructor(source: PageSource, after: string) {
+  constructor(source: PageSource, startAfter?: string) {
     this.#source = source;
-    this.#after = after;
+    this.#startAfter = startAfter;
   }
 
   /** The page behind the one that was passed last. After a failure it is asked for again. */
@@ -84,16 +83,17 @@ export class PageSequence {
     const [asked] = this.#asked;
     if (asked !== undefined && !asked.failed) return asked;
     if (asked?.guess !== undefined) this.#miss();
-    const front = this.#ask(this.#token, this.#after);
+    const front = this.#ask(this.#token, this.#startAfter);
     this.#asked = [front];
     return front;
   }
 
   /** A failure is told to whoever waits for the page. */
-  #ask(token: string | undefined, after: string, guess?: string): Asked {
+  #ask(token: string | undefined, startAfter?: string, isGuess = false): Asked {
     const validUntilMs = Date.now() + this.#source.ttlMs;
-    const asked = { page: this.#source.page(token, after), validUntilMs, guess, failed: false };
-    asked.page.catch(() => (asked.failed = true));
+    const page = this.#source.page(token, startAfter);
+    const asked = { page, validUntilMs, guess: isGuess ? startAfter : undefined, failed: false };
+    page.catch(() => (asked.failed = true));
     return asked;
   }
 
@@ -111,12 +111,12 @@ export class PageSequence {
       this.#asked.length = 1;
       return;
     }
-    if (this.#asked.length === 1) this.#asked.push(this.#ask(nextToken, ""));
+    if (this.#asked.length === 1) this.#asked.push(this.#ask(nextToken));
     const end = maxKey(this.#passed, lastKeyOf(page));
     const guess = this.#asked[1]?.guess;
     if (guess !== undefined && compareKeys(guess, end) > 0) {
       this.#miss(); // there may be keys in between
-      this.#asked.splice(1, this.#asked.length, this.#ask(nextToken, ""));
+      this.#asked.splice(1, this.#asked.length, this.#ask(nextToken));
     }
     this.#learn(page, end);
     const guessesMax = Math.min(GUESSED_MAX, this.#pages + 1);
@@ -125,7 +125,7 @@ export class PageSequence {
       if (name === undefined) return;
       const key = this.#source.prefix + name;
       if (compareKeys(key, this.#asked.at(-1)?.guess ?? end) <= 0) return;
-      this.#asked.push(this.#ask(undefined, name, key));
+      this.#asked.push(this.#ask(undefined, key, true));
     }
   }
 
@@ -175,7 +175,8 @@ function endsOf(page: ListPage, prefix: string): PageEnds {
   return { first: nameOf(first), last: nameOf(lastKeyOf(page)), count: countOf(page) - own };
 }
 
-function lastKeyOf({ objects, prefixes }: ListPage): string {
+/** Empty when there is none. */
+export function lastKeyOf({ objects, prefixes }: Pick<ListPage, "objects" | "prefixes">): string {
   return maxKey(objects.at(-1)?.key ?? "", prefixes.at(-1) ?? "");
 }
 
