@@ -247,6 +247,7 @@ export class Engine {
       uploadOf: (inode, handle, upload) => this.#writing.uploadOf(inode, handle, upload),
       complete: (writer) => void this.#writing.complete(writer).catch(() => {}),
     });
+    this.table.pruneAll();
     this.#discarded.restore(saved.doomed);
     this.#memory.journal.commit();
   }

@@ -176,6 +176,11 @@ export class InodeTable {
     if (this.#byPath.get(inode.path) === inode) this.#byPath.delete(inode.path);
   }
 
+  /** An earlier engine may have died before it did so. To be called when all that was open is. */
+  pruneAll(): void {
+    for (const inode of this.#byNodeid.values()) this.prune(inode);
+  }
+
   #add(path: string, kind: "file" | "directory"): Inode {
     const inode = new Inode(this.#nextNodeid++, path, kind);
     const former = this.#byPath.get(path);
