@@ -1,5 +1,5 @@
 import type { ListedObject, ListPage, ObjectInfo } from "../s3/object-store.ts";
-import { childPathOf, isVisibleName } from "./file-name.ts";
+import { childPathOf, isVisibleName, nameOf } from "./file-name.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 import { compareKeys } from "./key-order.ts";
@@ -11,6 +11,8 @@ import type { PageSource } from "./page-sequence.ts";
  * endpoint works on the next one also while the reader is at work on the last.
  */
 const READ_AHEAD_ITEMS = 2000;
+/** Several such directories fit into one page. */
+const SMALL_ITEMS = 250;
 
 export interface ListedItem {
   readonly name: string;
@@ -45,6 +47,7 @@ export class DirectoryStream {
   #firstIndex = 0;
   readonly #pages: PageSequence;
   #complete = false;
+  #hasDirectories = false;
   #heldBack: ListedObject | undefined;
   #lastPrefix = "";
   #loading: Promise<void> | undefined;
@@ -63,7 +66,7 @@ export class DirectoryStream {
     this.#passed = from.after;
     this.#locals = source.locals
       .map(({ path, kind }) => {
-        const name = path.slice(path.lastIndexOf("/") + 1);
+        const name = nameOf(path);
         const item = { name, kind, local: true, object: undefined, validUntilMs: 0 };
         return { key: `${name}/`, item }; // behind a file in S3 of this name, at its directory
       })
@@ -79,6 +82,12 @@ export class DirectoryStream {
   /** Items that are in memory now. */
   get loadedCount(): number {
     return this.#items.length;
+  }
+
+  /** Known to its end: a few files and nothing else. */
+  get isSmallLeaf(): boolean {
+    const count = this.#firstIndex + this.#items.length;
+    return this.#complete && !this.#hasDirectories && count <= SMALL_ITEMS;
   }
 
   /** What was let go can't be read again: the caller has to begin anew. */
@@ -196,6 +205,7 @@ export class DirectoryStream {
       if (local !== undefined) this.#items.push(local.item);
     }
     const kind = object === undefined ? "directory" : "file";
+    this.#hasDirectories ||= kind === "directory";
     this.#items.push({ name, kind, local: false, object, validUntilMs });
   }
 }

@@ -77,8 +77,7 @@ export class Engine {
     const discard = (key: string, uploadId: string) => this.#discarded.discard(key, uploadId);
     const partSizeBytes = config.writePartSizeBytes;
     const uploads = { store, journal, spool: memory.spool, discard, partSizeBytes };
-    const list = (directory: Inode) => names.list(directory);
-    this.#walk = new WalkAhead(table, { list, freshMs: config.metadataTtlMs });
+    this.#walk = new WalkAhead(table, names, config.metadataTtlMs);
     this.#writing = new Writing({ table, names, files, config, pages, uploads });
     if (saved !== undefined) this.#restore(saved);
   }

@@ -23,3 +23,7 @@ export function childPathOf(parentPath: string, name: string): string {
 export function parentPathOf(path: string): string {
   return path.slice(0, Math.max(0, path.lastIndexOf("/")));
 }
+
+export function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}

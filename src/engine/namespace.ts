@@ -1,8 +1,9 @@
 import { Failure } from "../base/failure.ts";
-import type { ObjectInfo, ObjectStore } from "../s3/object-store.ts";
+import type { ListPage, ListQuery, ObjectInfo, ObjectStore } from "../s3/object-store.ts";
 import { DirectoryStream } from "./directory-stream.ts";
 import type { DirectorySource, Place } from "./directory-stream.ts";
 import { checkName, childPathOf } from "./file-name.ts";
+import type { FlatSource, Told } from "./flat-walk.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 import { PosixFailure } from "./posix-failure.ts";
@@ -72,23 +73,47 @@ export class Namespace {
     return inode;
   }
 
-  /** The directory as it is from now on, read as the caller goes. */
-  list(directory: Inode, from?: Place): DirectoryStream {
-    const prefix = directory.path === "" ? this.keyOf("") : `${this.keyOf(directory.path)}/`;
-    const query = { prefix, delimiter: "/", keysMax: LIST_PAGE_KEYS } as const;
+  /** The directory as it is from now on, or was when it was `told`, read as the caller goes. */
+  list(directory: Inode, from?: Place, told?: Told): DirectoryStream {
+    const prefix = this.#prefixOf(directory.path);
+    const ageMs = told === undefined ? 0 : performance.now() - told.stamp.sinceMs;
     const source: DirectorySource = {
       path: directory.path,
       prefix,
       locals: this.#table.localChildren(directory.path),
-      ttlMs: this.#options.metadataTtlMs,
-      page: (continuationToken, startAfter) => {
-        const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
-        return this.#store.list({ ...query, continuationToken, startAfter }, signal);
+      ttlMs: this.#options.metadataTtlMs - ageMs,
+      page: (token, startAfter) => {
+        const ask = () => this.#page({ prefix, delimiter: "/" }, token, startAfter);
+        const isFirst = token === undefined && startAfter === undefined;
+        return told !== undefined && isFirst ? told.page.then((known) => known ?? ask()) : ask();
       },
       hasKeysUnder: (name) =>
         this.#hasKeysUnder(prefix + name, AbortSignal.timeout(OPERATION_LIMIT_MS)),
     };
     return new DirectoryStream(source, from);
+  }
+
+  /** All that is below a directory, however deep. */
+  below(path: string): FlatSource {
+    const prefix = this.#prefixOf(path);
+    return {
+      prefix,
+      page: (startAfter) => this.#page({ prefix, delimiter: "" }, undefined, startAfter),
+    };
+  }
+
+  #prefixOf(path: string): string {
+    return path === "" ? this.keyOf("") : `${this.keyOf(path)}/`;
+  }
+
+  #page(
+    query: Pick<ListQuery, "prefix" | "delimiter">,
+    continuationToken: string | undefined,
+    startAfter: string | undefined,
+  ): Promise<ListPage> {
+    const signal = AbortSignal.timeout(OPERATION_LIMIT_MS);
+    const keysMax = LIST_PAGE_KEYS;
+    return this.#store.list({ ...query, keysMax, continuationToken, startAfter }, signal);
   }
 
   /** A directory shadows a file of the same name; only S3 can say, so both are asked at once. */

@@ -10,16 +10,20 @@ import { TestMemory } from "./test-memory.ts";
 const DIRECTORIES = 10;
 
 class ListingStore extends MemoryStore {
+  /** One directory each, and `behind ...` for all of them behind a key. */
   readonly listed: string[] = [];
   override list(query: ListQuery) {
     if (query.delimiter === "/") this.listed.push(query.prefix);
+    else if (query.keysMax > 1) this.listed.push(`behind ${query.startAfter}`);
     return super.list(query);
   }
 }
 
-async function tree(metadataTtlMs = 3_600_000) {
+async function tree(metadataTtlMs = 3_600_000, content = ["file"]) {
   const store = new ListingStore();
-  for (let n = 0; n < DIRECTORIES; n++) await store.put(`d${n}/file`, Buffer.from("x"));
+  for (let n = 0; n < DIRECTORIES; n++) {
+    for (const name of content) await store.put(`d${n}/${name}`, Buffer.from("x"));
+  }
   const engine = new Engine(store, { ...TEST_CONFIG, metadataTtlMs }, new TestMemory().begin());
   const names = async (nodeid: number) => {
     const handle = engine.openDirectory(nodeid);
@@ -42,21 +46,37 @@ async function tree(metadataTtlMs = 3_600_000) {
 }
 
 test("a walk is listed ahead of the walker, each directory once", async () => {
-  const { names, nodeidOf, store } = await tree();
-  assert.deepEqual(await names(nodeidOf("d0")), ["file"]);
+  const { names, nodeidOf, store } = await tree(undefined, ["directory/file"]);
+  assert.deepEqual(await names(nodeidOf("d0")), ["directory"]);
   assert.deepEqual(store.listed, ["d0/"], "one directory is no walk");
-  assert.deepEqual(await names(nodeidOf("d1")), ["file"]);
+  assert.deepEqual(await names(nodeidOf("d1")), ["directory"]);
   assert.deepEqual(store.listed, ["d0/", "d1/", "d2/", "d3/", "d4/"]);
-  for (let n = 2; n < DIRECTORIES; n++) assert.deepEqual(await names(nodeidOf(`d${n}`)), ["file"]);
+  for (let n = 2; n < DIRECTORIES; n++) {
+    assert.deepEqual(await names(nodeidOf(`d${n}`)), ["directory"]);
+  }
   assert.equal(store.listed.length, DIRECTORIES);
 });
 
+test("small directories are listed by one request, in each walk", async () => {
+  const { engine, names, nodeidOf, store } = await tree();
+  for (let walks = 0; walks < 2; walks++) {
+    store.listed.length = 0;
+    for (let n = 0; n < DIRECTORIES; n++) {
+      assert.deepEqual(await names(nodeidOf(`d${n}`)), ["file"]);
+      assert.equal(engine.table.current(`d${n}/file`)?.object?.sizeBytes, 1);
+    }
+    assert.deepEqual(store.listed, ["d0/", "d1/", "behind d2"]);
+  }
+});
+
 test("what changed here since then is seen, and nothing is old where nothing may be", async () => {
-  const { engine, names, nodeidOf } = await tree();
+  const { engine, names, nodeidOf, store } = await tree();
   await names(nodeidOf("d0"));
   await names(nodeidOf("d1"));
   await engine.makeDirectory(nodeidOf("d2"), "new");
   assert.deepEqual(await names(nodeidOf("d2")), ["file", "new"]);
+  assert.deepEqual(await names(nodeidOf("d3")), ["file"]);
+  assert.deepEqual(store.listed, ["d0/", "d1/", "behind d2", "d2/", "d5/", "d3/", "d6/"]);
   const minimal = await tree(0);
   for (let n = 0; n < 3; n++) await minimal.names(minimal.nodeidOf(`d${n}`));
   assert.deepEqual(minimal.store.listed, ["d0/", "d1/", "d2/"]);

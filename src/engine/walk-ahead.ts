@@ -1,7 +1,10 @@
 import type { DirectoryStream } from "./directory-stream.ts";
-import { parentPathOf } from "./file-name.ts";
+import { nameOf, parentPathOf } from "./file-name.ts";
+import { FlatWalk } from "./flat-walk.ts";
+import type { Stamp, Told } from "./flat-walk.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
+import type { Namespace } from "./namespace.ts";
 
 /** So many directories are listed before somebody opens them. */
 const AHEAD = 3;
@@ -10,50 +13,60 @@ const NEIGHBOURS = 16;
 /** The longest that such a listing may be old when it is used. */
 const FRESH_MAX_MS = 1000;
 const PARENTS_MAX = 256;
+/** Each may hold two pages of keys. */
+const FLAT_WALKS_MAX = 4;
+/** Directories that are looked at to see where a page of keys may end. */
+const NAMES_MAX = 1000;
 
 interface Prepared {
   readonly stream: DirectoryStream;
-  readonly sinceMs: number;
-  /** Of the table, when it was asked for: what is changed here is seen here at once. */
-  readonly changes: number;
-}
-
-export interface WalkOptions {
-  readonly list: (directory: Inode) => DirectoryStream;
-  readonly freshMs: number;
+  readonly stamp: Stamp;
 }
 
 /**
  * A program that walks a tree opens one directory after the other, in the order in which their
- * parent has named them: the next ones are asked for while it reads this one.
+ * parent has named them: the next ones are asked for while it reads this one. Where they are small,
+ * many are asked for at once.
  */
 export class WalkAhead {
   readonly #table: InodeTable;
-  readonly #options: WalkOptions;
+  readonly #names: Pick<Namespace, "list" | "below">;
   readonly #freshMs: number;
   readonly #prepared = new Map<number, Prepared>();
   /** By the path of their parent: which directory would be next. */
   readonly #expected = new Map<string, number>();
+  /** By the path of the parent, too. */
+  readonly #flat = new Map<string, FlatWalk>();
+  #last: { readonly parent: string; readonly stream: DirectoryStream } | undefined;
 
-  constructor(table: InodeTable, options: WalkOptions) {
+  constructor(table: InodeTable, names: Pick<Namespace, "list" | "below">, freshMs: number) {
     this.#table = table;
-    this.#options = options;
-    this.#freshMs = Math.min(options.freshMs, FRESH_MAX_MS);
+    this.#names = names;
+    this.#freshMs = Math.min(freshMs, FRESH_MAX_MS);
   }
 
   /** The listing of a directory that is being opened. */
   open(directory: Inode): DirectoryStream {
-    const stream = this.#take(directory) ?? this.#options.list(directory);
+    const stream = this.#take(directory) ?? this.#names.list(directory);
     stream.load(0).catch(() => undefined); // the caller's own comes first
-    if (this.#freshMs > 0 && directory.path !== "") this.#goAhead(directory);
+    if (this.#freshMs > 0 && directory.path !== "") {
+      this.#goAhead(directory);
+      this.#last = { parent: parentPathOf(directory.path), stream };
+    }
     return stream;
   }
 
   #take({ nodeid }: Inode): DirectoryStream | undefined {
     const prepared = this.#prepared.get(nodeid);
     this.#prepared.delete(nodeid);
-    if (prepared === undefined || prepared.changes !== this.#table.changes) return undefined;
-    return performance.now() - prepared.sinceMs < this.#freshMs ? prepared.stream : undefined;
+    return prepared !== undefined && this.#isFresh(prepared.stamp) ? prepared.stream : undefined;
+  }
+
+  readonly #stamp = (): Stamp => ({ sinceMs: performance.now(), changes: this.#table.changes });
+
+  /** What is changed here is seen here at once. */
+  #isFresh({ sinceMs, changes }: Stamp): boolean {
+    return changes === this.#table.changes && performance.now() - sinceMs < this.#freshMs;
   }
 
   #goAhead(directory: Inode): void {
@@ -62,18 +75,50 @@ export class WalkAhead {
     let next = this.#nextOf(directory);
     if (this.#expected.size >= PARENTS_MAX) this.#expected.clear();
     if (next !== undefined) this.#expected.set(parent, next.nodeid);
+    if (!isWalk || next === undefined) this.#flat.delete(parent);
     for (let n = isWalk ? 0 : AHEAD; n < AHEAD && next !== undefined; n++) {
-      if (!this.#prepared.has(next.nodeid)) this.#prepare(next);
+      if (!this.#prepared.has(next.nodeid)) this.#prepare(next, parent);
       next = this.#nextOf(next);
     }
   }
 
-  #prepare(directory: Inode): void {
+  #prepare(directory: Inode, parent: string): void {
     if (this.#prepared.size > 4 * AHEAD) this.#prepared.clear(); // of walks that went elsewhere
-    const stream = this.#options.list(directory);
-    const prepared = { stream, sinceMs: performance.now(), changes: this.#table.changes };
-    this.#prepared.set(directory.nodeid, prepared);
+    const told = this.#told(directory, parent);
+    const stamp = told?.stamp ?? this.#stamp();
+    const stream = this.#names.list(directory, undefined, told);
+    this.#prepared.set(directory.nodeid, { stream, stamp });
     stream.load(0).catch(() => undefined); // whoever opens it asks again and is told
+  }
+
+  #told(directory: Inode, parent: string): Told | undefined {
+    const name = nameOf(directory.path);
+    const walk = this.#flatWalk(parent);
+    const told = walk?.find(name, () => this.#namesBehind(directory));
+    if (told === undefined || this.#isFresh(told.stamp)) return told;
+    walk?.end(); // its walker is too slow, or changes what it walks through
+    return undefined;
+  }
+
+  /** Where the directory before was small, those that follow may be, too. */
+  #flatWalk(parent: string): FlatWalk | undefined {
+    const known = this.#flat.get(parent);
+    const isSmall = this.#last?.parent === parent && this.#last.stream.isSmallLeaf;
+    if (known !== undefined || !isSmall) return known;
+    const [oldest] = this.#flat.keys();
+    if (oldest !== undefined && this.#flat.size >= FLAT_WALKS_MAX) this.#flat.delete(oldest);
+    const begun = new FlatWalk(this.#names.below(parent), this.#stamp);
+    this.#flat.set(parent, begun);
+    return begun;
+  }
+
+  #namesBehind(directory: Inode): string[] {
+    const names: string[] = [];
+    let next = this.#nextOf(directory);
+    for (; next !== undefined && names.length < NAMES_MAX; next = this.#nextOf(next)) {
+      names.push(nameOf(next.path));
+    }
+    return names;
   }
 
   /** A listing gives nodeids in its order. */

@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import { MemoryStore } from "../s3/memory-store.ts";
+import type { ListPage } from "../s3/object-store.ts";
+import { FlatWalk } from "./flat-walk.ts";
+import type { FlatSource } from "./flat-walk.ts";
+
+/** Keys below `p/`, and what was asked about them. */
+async function treeOf(keys: Iterable<string>, keysMax: number) {
+  const store = new MemoryStore();
+  for (const key of keys) await store.put(`p/${key}`, Buffer.alloc(0));
+  await store.put("p0", Buffer.alloc(0));
+  const asked: string[] = [];
+  const source: FlatSource = {
+    prefix: "p/",
+    page: (startAfter) => {
+      asked.push(startAfter.slice(2));
+      const first = { continuationToken: undefined, startAfter };
+      return store.list({ prefix: "p/", delimiter: "", keysMax, ...first });
+    },
+  };
+  return { store, asked, source };
+}
+
+const STAMP = () => ({ sinceMs: 0, changes: 0 });
+const NOBODY_KNOWS = () => [];
+
+function listed(store: MemoryStore, name: string): Promise<ListPage> {
+  const rest = { delimiter: "/", keysMax: 1000, continuationToken: undefined } as const;
+  return store.list({ prefix: `p/${name}/`, ...rest });
+}
+
+const numbered = (directories: number, files: number) =>
+  Array.from({ length: directories * files }, (_, n) => {
+    const directory = String(Math.floor(n / files)).padStart(3, "0");
+    return `d${directory}/f${String(n % files).padStart(3, "0")}`;
+  });
+
+const part = fc.constantFrom("a", "a-", "a0", "b", "b.txt", "c", "d1", "d2", "d3", "ö", "");
+const key = fc
+  .array(part, { minLength: 1, maxLength: 3 })
+  .map((parts) => parts.join("/"))
+  .filter((one) => one !== "");
+
+test("a directory is told as it would be listed, or not at all", async () => {
+  let told = 0;
+  const property = fc.asyncProperty(
+    fc.uniqueArray(key, { maxLength: 60 }),
+    fc.integer({ min: 1, max: 12 }),
+    fc.nat(3),
+    async (keys, keysMax, skipped) => {
+      const { store, source, asked } = await treeOf(keys, keysMax);
+      const all = [...new Set(keys.flatMap((one) => /^(.+?)\//.exec(one)?.[1] ?? []))];
+      const names = all.toSorted((left, right) => (`${left}/` < `${right}/` ? -1 : 1));
+      const walk = new FlatWalk(source, STAMP);
+      for (const [index, name] of names.entries()) {
+        if (index < skipped) continue;
+        const page = await walk.find(name, () => names.slice(index + 1)).page;
+        if (page !== undefined) assert.deepEqual(page, await listed(store, name));
+        told += page === undefined ? 0 : 1;
+      }
+      assert(asked.length <= 1 + names.length, `${asked.length} requests`);
+    },
+  );
+  await fc.assert(property, { numRuns: 2000 });
+  assert(told > 500, `${told} directories were told`);
+});
+
+test("a request for many directories, the next two while those are walked through", async () => {
+  const { source, store, asked } = await treeOf(numbered(40, 10), 100);
+  const names = Array.from({ length: 40 }, (_, n) => `d${String(n).padStart(3, "0")}`);
+  const walk = new FlatWalk(source, STAMP);
+  const told = names.map((name, n) => walk.find(name, () => names.slice(n + 1)).page);
+  for (const [n, name] of names.entries()) {
+    assert.deepEqual(await told[n], await listed(store, name));
+  }
+  assert.deepEqual(asked, ["d000", "d009", "d018", "d027", "d036"]);
+});
+
+test("where a page ends otherwise than the one before, nothing is missing", async () => {
+  const keys = Array.from({ length: 400 }, (_, n) => `d${(n % 20) + 10}/f${n}`);
+  const large = Array.from({ length: 60 }, (_, n) => `d15/g${n}`);
+  const { source, store } = await treeOf([...keys, ...large], 100);
+  const names = Array.from({ length: 20 }, (_, n) => `d${n + 10}`);
+  const walk = new FlatWalk(source, STAMP);
+  const told = names.map((name, n) => walk.find(name, () => names.slice(n + 1)).page);
+  for (const [n, name] of names.entries()) {
+    assert.deepEqual(await told[n], await listed(store, name));
+  }
+});
+
+test("it ends at a directory with directories, and at one larger than a page", async () => {
+  for (const more of [["d005/x/y"], numbered(6, 30).slice(150)]) {
+    const { source, asked } = await treeOf([...numbered(5, 3), ...more, "d006/f", "d007/f"], 20);
+    const walk = new FlatWalk(source, STAMP);
+    const find = (n: number) => walk.find(`d00${n}`, NOBODY_KNOWS).page;
+    for (let n = 0; n < 5; n++) assert.notEqual(await find(n), undefined);
+    for (let n = 5; n < 8; n++) assert.equal(await find(n), undefined);
+    assert(asked.length <= 2, `${asked.length} requests`);
+  }
+});
+
+test("of a server that fails, or has an order of its own, nothing follows", async () => {
+  const { source } = await treeOf(numbered(5, 3), 20);
+  const odd: FlatSource["page"][] = [
+    () => Promise.reject(new Error("denied")),
+    () => source.page("p/"),
+    async (from) => {
+      const page = await source.page(from);
+      return { ...page, objects: page.objects.toReversed() };
+    },
+    async (from) => ({ ...(await source.page(from)), prefixes: ["p/d003/"] }),
+    async () => ({ objects: [], prefixes: [], nextToken: "more" }),
+  ];
+  for (const page of odd) {
+    const walk = new FlatWalk({ ...source, page }, STAMP);
+    assert.equal(await walk.find("d001", NOBODY_KNOWS).page, undefined);
+    assert.equal(await walk.find("d002", NOBODY_KNOWS).page, undefined);
+  }
+});
+
+test("each is as old as the request that it came by", async () => {
+  const { source } = await treeOf(numbered(3, 10), 25);
+  let changes = 0;
+  const walk = new FlatWalk(source, () => ({ sinceMs: changes, changes: ++changes }));
+  const find = (name: string) => walk.find(name, NOBODY_KNOWS);
+  const [first, second] = [find("d000"), find("d001")];
+  await Promise.all([first.page, second.page]);
+  assert.equal(first.stamp.changes, 1);
+  assert.deepEqual(second.stamp, first.stamp);
+  assert.equal(find("d002").stamp.changes, 2, "the first page had only a half of it");
+  walk.end();
+  assert.equal(await find("d002").page, undefined);
+});
