@@ -12,6 +12,11 @@ const FIRST_WINDOW_BYTES = 1 << 20;
 const DISORDER_BYTES = 4 << 20;
 /** A long GET keeps a connection, also while its reader does something else. */
 const LONG_READERS_MAX = 12;
+/** With one GET, what lies ahead only evens out: together they need no more than one alone. */
+const LONG_WINDOWS_BYTES = 32 << 20;
+const LONG_WINDOW_BYTES_MIN = 8 << 20;
+/** A hiccup shall not look like a server that is slow. */
+const LAP_BYTES_MIN = 16 << 20;
 
 export interface ReadSizes {
   /** Of the buffers, and of GETs that run in parallel. */
@@ -136,7 +141,7 @@ export class ReadStream implements ReaderAhead {
       this.#ranges.shift();
       first.discard();
     }
-    if (this.#pace !== undefined && this.#pace.lapBytes >= this.#windowBytes / 2) {
+    if (this.#pace !== undefined && this.#pace.lapBytes >= this.#lapBytes) {
       this.#pace.endLap(this.#source.pool.nowMs());
       if (!this.#isLong && this.#laneEnd > this.#windowEnd) this.#leaveLane();
       this.#grow();
@@ -160,8 +165,22 @@ export class ReadStream implements ReaderAhead {
 
   /** Others may have begun to read ahead meanwhile: then it does not grow but shrink. */
   #grow(): void {
-    const boundBytes = Math.min(this.#windowBytes * 2, this.#source.pool.windowBytesMax);
+    const boundBytes = Math.min(this.#windowBytes * 2, this.#windowBytesMax);
     this.#windowBytes = Math.max(boundBytes, FIRST_WINDOW_BYTES);
+  }
+
+  get #windowBytesMax(): number {
+    const { windowBytesMax, readers } = this.#source.pool;
+    if (!this.#isLong) return windowBytesMax;
+    const shareBytes = 2 ** Math.floor(Math.log2(LONG_WINDOWS_BYTES / Math.max(1, readers)));
+    return Math.min(windowBytesMax, Math.max(shareBytes, LONG_WINDOW_BYTES_MIN));
+  }
+
+  /** Half a window; more where that is small although nothing makes it larger. */
+  get #lapBytes(): number {
+    const halfBytes = this.#windowBytes / 2;
+    const isGrowing = this.#windowBytes < this.#windowBytesMax;
+    return this.#isLong && !isGrowing ? Math.max(halfBytes, LAP_BYTES_MIN) : halfBytes;
   }
 
   /** Adds ranges: what the reader waits for in any case, what lies ahead if there is room. */
