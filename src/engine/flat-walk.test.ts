@@ -25,10 +25,16 @@ async function treeOf(keys: Iterable<string>, keysMax: number) {
 
 const STAMP = () => ({ sinceMs: 0, changes: 0 });
 const NOBODY_KNOWS = () => [];
+const turn = () => new Promise(setImmediate);
 
-function listed(store: MemoryStore, name: string): Promise<ListPage> {
+async function listed(store: MemoryStore, name: string): Promise<ListPage> {
   const rest = { delimiter: "/", keysMax: 1000, continuationToken: undefined } as const;
-  return store.list({ prefix: `p/${name}/`, ...rest });
+  return named(await store.list({ prefix: `p/${name}/`, ...rest }));
+}
+
+/** Without the directory's own object: it has no name, and may be told or not. */
+function named(page: ListPage): ListPage {
+  return { ...page, objects: page.objects.filter((object) => !object.key.endsWith("/")) };
 }
 
 const numbered = (directories: number, files: number) =>
@@ -48,23 +54,73 @@ test("a directory is told as it would be listed, or not at all", async () => {
   const property = fc.asyncProperty(
     fc.uniqueArray(key, { maxLength: 60 }),
     fc.integer({ min: 1, max: 12 }),
-    fc.nat(3),
-    async (keys, keysMax, skipped) => {
+    fc.integer({ min: 1, max: 5 }),
+    fc.infiniteStream(fc.integer({ min: -1, max: 5 })),
+    async (keys, keysMax, ahead, delays) => {
       const { store, source, asked } = await treeOf(keys, keysMax);
       const all = [...new Set(keys.flatMap((one) => /^(.+?)\//.exec(one)?.[1] ?? []))];
       const names = all.toSorted((left, right) => (`${left}/` < `${right}/` ? -1 : 1));
-      const walk = new FlatWalk(source, STAMP);
+      // Answers overtake each other, and some are lost.
+      const page: FlatSource["page"] = async (startAfter) => {
+        const { value = 0 } = delays.next();
+        const answer = source.page(startAfter);
+        for (let turns = 0; turns < value; turns++) await turn();
+        if (value === -1) throw new Error("lost");
+        return answer;
+      };
+      const walk = new FlatWalk({ ...source, page }, STAMP);
+      const find = (index: number) => {
+        const following = (count: number) => names.slice(index + 1, index + 1 + count);
+        return walk.find(names[index] ?? "", following).page;
+      };
+      const finding = names.slice(0, ahead).map((_, index) => find(index));
       for (const [index, name] of names.entries()) {
-        if (index < skipped) continue;
-        const page = await walk.find(name, () => names.slice(index + 1)).page;
-        if (page !== undefined) assert.deepEqual(page, await listed(store, name));
-        told += page === undefined ? 0 : 1;
+        if (index + ahead < names.length) finding.push(find(index + ahead));
+        const found = await finding[index];
+        if (found !== undefined) assert.deepEqual(named(found), await listed(store, name));
+        told += found === undefined ? 0 : 1;
       }
       assert(asked.length <= 1 + names.length, `${asked.length} requests`);
     },
   );
   await fc.assert(property, { numRuns: 2000 });
   assert(told > 500, `${told} directories were told`);
+});
+
+test("directories of very different sizes are asked for ahead to the end of the walk", async () => {
+  const names = Array.from({ length: 600 }, (_, n) => `d${n + 1000}`);
+  const keys = names.flatMap((name, n) =>
+    Array.from({ length: 2 + ((n * 7919) % 17) }, (_, file) => `${name}/f${file}`),
+  );
+  const { source, asked } = await treeOf(keys, 100);
+  // An answer takes longer than the walker for the directories of one.
+  const page: FlatSource["page"] = async (from) => {
+    for (let turns = 0; turns < 14; turns++) await turn();
+    return source.page(from);
+  };
+  const walk = new FlatWalk({ ...source, page }, STAMP);
+  const find = (index: number) => {
+    const following = (count: number) => names.slice(index + 1, index + 1 + count);
+    return walk.find(names[index] ?? "", following).page;
+  };
+  const isHere = new Set<number>();
+  const prepare = (index: number) => {
+    const found = find(index);
+    void found.then(() => isHere.add(index));
+    return found;
+  };
+  const prepared = [0, 1, 2].map(prepare);
+  let [waits, askedBefore] = [0, 0];
+  for (let index = 0; index < names.length; index++) {
+    if (index === 400) askedBefore = asked.length;
+    if (index >= 400 && !isHere.has(index)) waits += 1;
+    assert.notEqual(await prepared[index], undefined);
+    if (index + 3 < names.length) prepared.push(prepare(index + 3));
+    await turn();
+  }
+  const pages = asked.length - askedBefore;
+  assert(waits < pages / 2, `${waits} waits, ${pages} pages`);
+  assert(asked.length < (1.5 * keys.length) / 100, `${asked.length} requests`);
 });
 
 test("a request for many directories, the next two while those are walked through", async () => {
@@ -75,7 +131,7 @@ test("a request for many directories, the next two while those are walked throug
   for (const [n, name] of names.entries()) {
     assert.deepEqual(await told[n], await listed(store, name));
   }
-  assert.deepEqual(asked, ["d000", "d009", "d018", "d027", "d036"]);
+  assert.deepEqual(asked, ["d000/", "d009/", "d018/", "d027/", "d036/"]);
 });
 
 test("where a page ends otherwise than the one before, nothing is missing", async () => {
@@ -121,7 +177,7 @@ test("of a server that fails, or has an order of its own, nothing follows", asyn
 });
 
 test("each is as old as the request that it came by", async () => {
-  const { source } = await treeOf(numbered(3, 10), 25);
+  const { source } = await treeOf(numbered(30, 10), 25);
   let changes = 0;
   const walk = new FlatWalk(source, () => ({ sinceMs: changes, changes: ++changes }));
   const find = (name: string) => walk.find(name, NOBODY_KNOWS);
@@ -130,6 +186,7 @@ test("each is as old as the request that it came by", async () => {
   assert.equal(first.stamp.changes, 1);
   assert.deepEqual(second.stamp, first.stamp);
   assert.equal(find("d002").stamp.changes, 2, "the first page had only a half of it");
+  assert.notEqual(await find("d002").page, undefined);
   walk.end();
-  assert.equal(await find("d002").page, undefined);
+  assert.equal(await find("d029").page, undefined);
 });

@@ -23,6 +23,9 @@ export interface Told {
   readonly stamp: Stamp;
 }
 
+/** So many names, if there are. */
+export type Following = (count: number) => readonly string[];
+
 interface Whole {
   readonly name: string;
   readonly objects: ListedObject[];
@@ -51,8 +54,14 @@ export class FlatWalk {
   readonly #whole = new Map<string, Whole>();
   /** By where they begin. */
   #asked: Asked[] = [];
+  /** Those that somebody waits for. */
+  readonly #waiting = new Set<string>();
+  /** The last of those that were told. */
+  #given: string | undefined;
   /** How many directories the last page has brought. */
   #perPage = 0;
+  /** Behind it is nothing that anybody will ask for. */
+  #lastOfAll: Asked | undefined;
   #isOver = false;
 
   constructor(source: FlatSource, stamp: () => Stamp) {
@@ -61,54 +70,73 @@ export class FlatWalk {
   }
 
   /** To be asked for in the order of their keys. `following`: which ones are likely to be next. */
-  find(name: string, following: () => readonly string[]): Told {
-    const whole = this.#whole.get(name);
-    const page = this.#find(name, following);
-    const stamp = whole?.stamp ?? this.#askedFor(name)?.stamp ?? this.#stamp();
+  find(name: string, following: Following): Told {
+    const from = this.#whole.get(name) ?? this.#askedFor(name) ?? this.#askUnlessOver(name);
+    const stamp = from?.stamp ?? this.#stamp();
+    this.#waiting.add(name);
+    const page = this.#find(name, stamp).then((whole) => this.#give(name, whole, following));
     return { page, stamp };
   }
 
-  /** Nothing more is found by it. */
+  /** Asks for nothing more; what is under way is still told. */
   end(): void {
     this.#isOver = true;
-    this.#whole.clear();
   }
 
-  async #find(name: string, following: () => readonly string[]) {
+  async #find(name: string, { changes }: Stamp): Promise<Whole | undefined> {
     let own: Asked | undefined;
     for (;;) {
       const whole = this.#whole.get(name);
-      if (whole !== undefined) return this.#give(whole, following);
-      if (this.#isOver) return undefined;
-      const asked = this.#askedFor(name) ?? (own ??= this.#ask(name));
-      if (asked.isHere) return undefined; // S3 has told of nothing below it, or not of all
+      if (whole !== undefined) return whole.stamp.changes < changes ? undefined : whole;
+      const asked = this.#askedFor(name) ?? (own ??= this.#askUnlessOver(name));
+      // S3 has told of nothing below it, or not of all.
+      if (asked === undefined || asked.isHere) return undefined;
       await asked.done;
     }
   }
 
-  #give({ name, objects }: Whole, following: () => readonly string[]): ListPage {
+  #give(name: string, whole: Whole | undefined, following: Following): ListPage | undefined {
+    this.#waiting.delete(name);
     this.#whole.delete(name);
-    this.#asked = this.#asked.filter(({ until }) => until === undefined || isBefore(name, until));
-    const underWay = this.#asked.filter(({ isHere }) => !isHere).length;
-    if (!this.#isOver && underWay + this.#whole.size / this.#perPage < PAGES_AHEAD) {
-      this.#askAhead(following);
+    if (this.#given === undefined || isBefore(this.#given, name)) this.#given = name;
+    for (const other of this.#whole.keys()) {
+      if (this.#isWanted(other)) break;
+      this.#whole.delete(other); // the walker has passed it by
     }
-    return { objects, prefixes: [], nextToken: undefined };
+    this.#asked = this.#asked.filter(({ until }) => until === undefined || isBefore(name, until));
+    if (whole === undefined) return undefined;
+    if (!this.#isOver) this.#askAhead(following);
+    return { objects: whole.objects, prefixes: [], nextToken: undefined };
+  }
+
+  #isWanted(name: string): boolean {
+    return this.#waiting.has(name) || this.#given === undefined || isBefore(this.#given, name);
   }
 
   /** Where a page will end that is still under way is foretold by the one before. */
-  #askAhead(following: () => readonly string[]): void {
+  #askAhead(following: Following): void {
+    const underWay = this.#asked.filter(({ isHere }) => !isHere).length;
     const last = this.#asked.at(-1);
-    if (last === undefined) return;
-    const behind = () => following().filter((name) => isBefore(last.from, name));
-    const from = last.isHere ? last.until : behind()[this.#perPage - 1];
-    if (from !== undefined) this.#ask(from);
+    if (last === undefined || last === this.#lastOfAll) return;
+    if (underWay + this.#whole.size / this.#perPage >= PAGES_AHEAD) return;
+    const behind = () => {
+      const before = this.#waiting.size + this.#whole.size + 2 * underWay * this.#perPage;
+      const names = following(before + this.#perPage);
+      return names.filter((name) => isBefore(last.from, name))[this.#perPage - 1];
+    };
+    const from = last.isHere ? last.until : behind();
+    if (from === undefined) this.#lastOfAll = last;
+    else this.#ask(from);
   }
 
   #askedFor(name: string): Asked | undefined {
     return this.#asked.findLast(
       ({ from, until }) => !isBefore(name, from) && (until === undefined || isBefore(name, until)),
     );
+  }
+
+  #askUnlessOver(from: string): Asked | undefined {
+    return this.#isOver ? undefined : this.#ask(from);
   }
 
   #ask(from: string): Asked {
@@ -121,11 +149,12 @@ export class FlatWalk {
   }
 
   async #load(asked: Asked): Promise<void> {
-    const startAfter = this.#source.prefix + asked.from; // before its `/`
+    // All but the directory's own object, which has no name in it.
+    const startAfter = `${this.#source.prefix}${asked.from}/`;
     try {
       const page = await this.#source.page(startAfter);
-      const goesOn = !this.#isOver && this.#isBehind(startAfter, page) && this.#take(page, asked);
-      this.#isOver = !goesOn;
+      const goesOn = this.#isBehind(startAfter, page) && this.#take(page, asked);
+      if (!goesOn) this.#isOver = true;
     } catch {
       this.#isOver = true; // whoever asks for the directory itself is told
     }
@@ -147,7 +176,7 @@ export class FlatWalk {
     let current: Whole | undefined;
     const complete = () => {
       if (current === undefined) return;
-      this.#whole.set(current.name, current);
+      if (this.#isWanted(current.name)) this.#whole.set(current.name, current);
       current = undefined;
       brought += 1;
     };

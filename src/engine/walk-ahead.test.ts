@@ -65,7 +65,7 @@ test("small directories are listed by one request, in each walk", async () => {
       assert.deepEqual(await names(nodeidOf(`d${n}`)), ["file"]);
       assert.equal(engine.table.current(`d${n}/file`)?.object?.sizeBytes, 1);
     }
-    assert.deepEqual(store.listed, ["d0/", "d1/", "behind d2"]);
+    assert.deepEqual(store.listed, ["d0/", "d1/", "behind d2/"]);
   }
 });
 
@@ -76,7 +76,7 @@ test("what changed here since then is seen, and nothing is old where nothing may
   await engine.makeDirectory(nodeidOf("d2"), "new");
   assert.deepEqual(await names(nodeidOf("d2")), ["file", "new"]);
   assert.deepEqual(await names(nodeidOf("d3")), ["file"]);
-  assert.deepEqual(store.listed, ["d0/", "d1/", "behind d2", "d2/", "d5/", "d3/", "d6/"]);
+  assert.deepEqual(store.listed, ["d0/", "d1/", "behind d2/", "d2/", "d5/", "d3/", "d6/"]);
   const minimal = await tree(0);
   for (let n = 0; n < 3; n++) await minimal.names(minimal.nodeidOf(`d${n}`));
   assert.deepEqual(minimal.store.listed, ["d0/", "d1/", "d2/"]);

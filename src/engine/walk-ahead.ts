@@ -13,10 +13,8 @@ const NEIGHBOURS = 16;
 /** The longest that such a listing may be old when it is used. */
 const FRESH_MAX_MS = 1000;
 const PARENTS_MAX = 256;
-/** Each may hold two pages of keys. */
+/** Each may hold three pages of keys. */
 const FLAT_WALKS_MAX = 4;
-/** Directories that are looked at to see where a page of keys may end. */
-const NAMES_MAX = 1000;
 
 interface Prepared {
   readonly stream: DirectoryStream;
@@ -36,7 +34,7 @@ export class WalkAhead {
   /** By the path of their parent: which directory would be next. */
   readonly #expected = new Map<string, number>();
   /** By the path of the parent, too. */
-  readonly #flat = new Map<string, FlatWalk>();
+  readonly #flat = new Map<string, { readonly walk: FlatWalk; usedMs: number }>();
   #last: { readonly parent: string; readonly stream: DirectoryStream } | undefined;
 
   constructor(table: InodeTable, names: Pick<Namespace, "list" | "below">, freshMs: number) {
@@ -73,9 +71,10 @@ export class WalkAhead {
     const parent = parentPathOf(directory.path);
     const isWalk = this.#expected.get(parent) === directory.nodeid;
     let next = this.#nextOf(directory);
+    const isAgain = next !== undefined && this.#expected.get(parent) === next.nodeid;
     if (this.#expected.size >= PARENTS_MAX) this.#expected.clear();
     if (next !== undefined) this.#expected.set(parent, next.nodeid);
-    if (!isWalk || next === undefined) this.#flat.delete(parent);
+    if (next === undefined || !(isWalk || isAgain)) this.#drop(parent);
     for (let n = isWalk ? 0 : AHEAD; n < AHEAD && next !== undefined; n++) {
       if (!this.#prepared.has(next.nodeid)) this.#prepare(next, parent);
       next = this.#nextOf(next);
@@ -94,7 +93,7 @@ export class WalkAhead {
   #told(directory: Inode, parent: string): Told | undefined {
     const name = nameOf(directory.path);
     const walk = this.#flatWalk(parent);
-    const told = walk?.find(name, () => this.#namesBehind(directory));
+    const told = walk?.find(name, (count) => this.#namesBehind(directory, count));
     if (told === undefined || this.#isFresh(told.stamp)) return told;
     walk?.end(); // its walker is too slow, or changes what it walks through
     return undefined;
@@ -102,20 +101,32 @@ export class WalkAhead {
 
   /** Where the directory before was small, those that follow may be, too. */
   #flatWalk(parent: string): FlatWalk | undefined {
+    const nowMs = performance.now();
     const known = this.#flat.get(parent);
+    if (known !== undefined) {
+      known.usedMs = nowMs;
+      return known.walk;
+    }
     const isSmall = this.#last?.parent === parent && this.#last.stream.isSmallLeaf;
-    if (known !== undefined || !isSmall) return known;
-    const [oldest] = this.#flat.keys();
-    if (oldest !== undefined && this.#flat.size >= FLAT_WALKS_MAX) this.#flat.delete(oldest);
-    const begun = new FlatWalk(this.#names.below(parent), this.#stamp);
-    this.#flat.set(parent, begun);
-    return begun;
+    if (!isSmall) return undefined;
+    for (const [left, { usedMs }] of this.#flat) {
+      if (nowMs - usedMs >= this.#freshMs) this.#drop(left);
+    }
+    if (this.#flat.size >= FLAT_WALKS_MAX) return undefined;
+    const walk = new FlatWalk(this.#names.below(parent), this.#stamp);
+    this.#flat.set(parent, { walk, usedMs: nowMs });
+    return walk;
   }
 
-  #namesBehind(directory: Inode): string[] {
+  #drop(parent: string): void {
+    this.#flat.get(parent)?.walk.end();
+    this.#flat.delete(parent);
+  }
+
+  #namesBehind(directory: Inode, count: number): string[] {
     const names: string[] = [];
     let next = this.#nextOf(directory);
-    for (; next !== undefined && names.length < NAMES_MAX; next = this.#nextOf(next)) {
+    for (; next !== undefined && names.length < count; next = this.#nextOf(next)) {
       names.push(nameOf(next.path));
     }
     return names;

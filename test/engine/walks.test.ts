@@ -18,21 +18,24 @@ const filesIn = (directory: string, count = FILES) =>
   Array.from({ length: count }, (_, n) => `${directory}/f${n}`);
 
 const SMALL = directories("small").flatMap((directory) => filesIn(directory));
-const MIXED = new Set([
-  ...directories("mixed").flatMap((directory, n) => filesIn(directory, n % 7)),
-  ...filesIn("mixed/d20-"),
-  ...filesIn("mixed/d20/deep/deeper"),
-  ...filesIn("mixed/d30", 1200),
-  ...filesIn("mixed/d300"),
-  "mixed/d21.txt",
-  "mixed/ö/f",
-]);
+/** What ends it, or is at its edge, each in a tree of its own and between small directories. */
+const ODD: Readonly<Record<string, readonly string[]>> = {
+  deep: filesIn("deep/d20/deeper/deepest"),
+  large: filesIn("large/d30", 1200),
+  names: [...filesIn("names/d20-"), ...filesIn("names/d2"), "names/d21.txt", "names/ö/f"],
+};
+const ODD_TREES = new Map(
+  Object.entries(ODD).map(([tree, odd]) => {
+    const small = directories(tree).flatMap((directory, n) => filesIn(directory, (n * 5) % 31));
+    return [tree, [...new Set([...small, ...odd])]];
+  }),
+);
 
 describe("a walk through a tree", () => {
   let bucket: TestBucket;
   before(async () => {
     bucket = await TestBucket.start();
-    const left = [...SMALL, ...MIXED];
+    const left = [...SMALL, ...[...ODD_TREES.values()].flat()];
     const worker = async () => {
       for (let key = left.pop(); key !== undefined; key = left.pop()) await bucket.put(key, "x");
     };
@@ -59,8 +62,9 @@ describe("a walk through a tree", () => {
     assert(lists.length <= DIRECTORIES / 4, `${lists.length} requests:\n${lists.join("\n")}`);
   });
 
-  test("finds every file of directories that are deep, large or odd", async () => {
-    const { files } = await walk("mixed");
-    assert.deepEqual(files.toSorted(), [...MIXED].toSorted());
-  });
+  for (const [tree, files] of ODD_TREES) {
+    test(`finds every file where something is odd: ${tree}`, async () => {
+      assert.deepEqual((await walk(tree)).files.toSorted(), files.toSorted());
+    });
+  }
 });
