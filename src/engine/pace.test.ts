@@ -25,6 +25,20 @@ const CASES: [string, { expected: boolean; laps: number; lapMs: number; isFull?:
   ["is in no hurry, and would let a GET wait",       { expected: true,  laps: 1, lapMs: 5001, isFull: true }, false],
 ];
 
+test("it is the rate that tells who is in no hurry, however long a lap is", () => {
+  for (const lapMib of [2, 8, 16, 32]) {
+    for (const [mibPerSecond, outpaced] of [
+      [2, true],
+      [1.5, false],
+    ] as const) {
+      const pace = new Pace(true, 0);
+      pace.read(lapMib * MIB, true);
+      pace.endLap((lapMib / mibPerSecond) * 1000);
+      assert.equal(pace.isOutpaced, outpaced, `${lapMib} MiB at ${mibPerSecond} MiB/s`);
+    }
+  }
+});
+
 for (const [name, { expected, laps, lapMs, isFull }, outpaced] of CASES) {
   test(`a reader ${name}`, () => {
     assert.equal(afterLaps(new Pace(expected, 0), laps, lapMs, isFull), outpaced);

@@ -1,5 +1,6 @@
-/** Who takes longer for half a window is in no hurry, and would let a long GET wait. */
-const LAP_LIMIT_MS = 5000;
+/** Who reads slower is in no hurry, and would let a long GET wait. At first that can't be told. */
+const HURRY_BYTES_PER_MS = (8 << 20) / 5000;
+const LAP_LIMIT_MS_MIN = 1000;
 /** One connection that is so fast needs no others beside it. */
 const FAST_BYTES_PER_MS = 300_000;
 /** One that is so slow does not only have a hiccup. */
@@ -8,7 +9,7 @@ const SLOW_BYTES_PER_MS = 100_000;
 const RUN_UP_BYTES = 16 << 20;
 const RUN_UP_MS = 100;
 
-/** How S3 keeps up with a reader who has come through half a window, a lap. */
+/** How S3 keeps up with a reader, lap by lap: half a window, or more of a small one. */
 export class Pace {
   readonly #isExpected: boolean;
   #isOutpaced: boolean;
@@ -57,7 +58,8 @@ export class Pace {
     const isRunningUp = this.#isExpected && isEarly;
     const isAhead = this.#wasFull || isFast || isRunningUp;
     const isHiccup = this.#isOutpaced && this.#wasAhead && !isSlow;
-    this.#isOutpaced = lapMs <= LAP_LIMIT_MS && (isAhead || isHiccup);
+    const isInHurry = lapMs <= Math.max(LAP_LIMIT_MS_MIN, this.#lapBytes / HURRY_BYTES_PER_MS);
+    this.#isOutpaced = isInHurry && (isAhead || isHiccup);
     this.#wasAhead = isAhead;
     this.#lapBytes = 0;
     this.#lapStartMs = nowMs;

@@ -141,7 +141,7 @@ export class ReadStream implements ReaderAhead {
       this.#ranges.shift();
       first.discard();
     }
-    if (this.#pace !== undefined && this.#pace.lapBytes >= this.#lapBytes) {
+    if (this.#pace !== undefined && this.#isLap(this.#pace.lapBytes)) {
       this.#pace.endLap(this.#source.pool.nowMs());
       if (!this.#isLong && this.#laneEnd > this.#windowEnd) this.#leaveLane();
       this.#grow();
@@ -176,11 +176,11 @@ export class ReadStream implements ReaderAhead {
     return Math.min(windowBytesMax, Math.max(shareBytes, LONG_WINDOW_BYTES_MIN));
   }
 
-  /** Half a window; more where that is small although nothing makes it larger. */
-  get #lapBytes(): number {
-    const halfBytes = this.#windowBytes / 2;
-    const isGrowing = this.#windowBytes < this.#windowBytesMax;
-    return this.#isLong && !isGrowing ? Math.max(halfBytes, LAP_BYTES_MIN) : halfBytes;
+  /** Half a window was read; or more, of one that is small because it needs no more. */
+  #isLap(readBytes: number): boolean {
+    if (readBytes < this.#windowBytes / 2) return false;
+    const isGrown = this.#windowBytes >= this.#windowBytesMax;
+    return readBytes >= LAP_BYTES_MIN || !isGrown || !this.#isLong;
   }
 
   /** Adds ranges: what the reader waits for in any case, what lies ahead if there is room. */
