@@ -6,9 +6,9 @@ import { run } from "./run.ts";
 
 /** The node's container runtime, and every library of theirs that a small Debian may lack. */
 const PACKAGES = (
-  "containerd runc containernetworking-plugins busybox-static nftables " +
+  "containerd crun containernetworking-plugins busybox-static nftables " +
   "libnftables1 libnftnl11 libmnl0 libjansson4 libxtables12 libgmp10 " +
-  "libedit2 libbsd0 libmd0 libtinfo6 libseccomp2"
+  "libedit2 libbsd0 libmd0 libtinfo6 libseccomp2 libcap2 libyajl2"
 ).split(" ");
 
 /**
@@ -44,7 +44,7 @@ async function fetchPackages(dir: string, packages: readonly string[]): Promise<
   const download = () => run("apt-get", ["download", "-q", ...packages], { cwd: debs });
   await download().catch(async (error: unknown) => {
     if (error instanceof ToolError) {
-      throw new ToolError("Debian (or a relative with apt-get) is needed for containerd and runc");
+      throw new ToolError("Debian (or a relative with apt-get) is needed for containerd and crun");
     }
     await run("apt-get", ["update", "-q"]); // package lists missing or older than the archive
     await download();

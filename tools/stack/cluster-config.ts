@@ -44,10 +44,7 @@ function cniConfig(): object {
   return {
     cniVersion: "1.0.0",
     name: "s3csi",
-    plugins: [
-      { type: "ptp", ipMasq: false, ipam },
-      { type: "portmap", capabilities: { portMappings: true } },
-    ],
+    plugins: [{ type: "ptp", ipMasq: false, ipam }],
   };
 }
 
@@ -72,11 +69,12 @@ disabled_plugins = [
   restrict_oom_score_adj = true
   [${cri}.containerd]
     snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-    [${cri}.containerd.runtimes.runc]
+    default_runtime_name = "crun"
+    [${cri}.containerd.runtimes.crun]
       runtime_type = "io.containerd.runc.v2"
-      [${cri}.containerd.runtimes.runc.options]
+      [${cri}.containerd.runtimes.crun.options]
         SystemdCgroup = false
+        BinaryName = "crun"
   [${cri}.cni]
     bin_dir = "${cniPlugins}"
     conf_dir = "${cniConfigDir}"

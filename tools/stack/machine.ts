@@ -84,6 +84,8 @@ async function prepare(instance: Instance, programDirs: readonly string[]): Prom
     `mount --bind ${inside("var-lib")} /var/lib`,
     `mount --bind ${inside("var-log")} /var/log`,
     "mount -t tmpfs -o mode=755 tmpfs /run",
+    // Both versions of cgroups at once are none for crun, which then does with the first one.
+    "! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified",
     "mount --make-rshared /", // pods with mount propagation need it
     "hostname node1",
     "trap '' CHLD", // inherited by what follows: the kernel then reaps orphans by itself
