@@ -92,13 +92,13 @@ class PublishRun {
     const names = numbers.map((i) => `burst-${round}-${i}`);
     await Promise.all(names.map((name) => stage.volume(name)));
     const own: Workload[] = names.map((name) => ({ name, claim: name }));
-    this.#burstVolumesMs.push(await stage.untilAllReady(own));
+    this.#burstVolumesMs.push(await this.#allCome(own));
     this.#bursts.push(new Set(names.map((name) => this.#uidOf(name))));
     await this.#allGo(names);
     const claim = `one-${round}`;
     await stage.volume(claim);
     const together: Workload[] = numbers.map((i) => ({ name: `one-${round}-${i}`, claim }));
-    this.#burstOneMs.push(await stage.untilAllReady(together));
+    this.#burstOneMs.push(await this.#allCome(together));
     await this.#allGo(together.map(({ name }) => name));
   }
 
@@ -128,12 +128,18 @@ class PublishRun {
   /** Pods without a volume come and go; how long until the last was Ready. */
   async #plain(name: string, count: number): Promise<number> {
     const pods = Array.from({ length: count }, (_, i) => ({ name: `${name}-${i}` }));
-    const readyMs = await this.#stage.untilAllReady(pods);
+    const readyMs = await this.#allCome(pods);
     await this.#stage.remove(...pods.map((pod) => pod.name));
     return readyMs;
   }
 
-  /** All but the idle one: the next burst shall find the node as the first one did. */
+  /** Each burst finds the node as the first one did. */
+  async #allCome(pods: readonly Workload[]): Promise<number> {
+    await this.#stage.quiet();
+    return this.#stage.untilAllReady(pods);
+  }
+
+  /** All but the idle one. */
   async #allGo(names: readonly string[]): Promise<void> {
     const { watch } = this.#stage;
     await this.#stage.remove(...names);

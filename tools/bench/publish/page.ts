@@ -91,6 +91,8 @@ export function pagesOf(report: Figures): Record<string, string> {
     "- **20 pods on one volume** get it one after the other: the kubelet mounts a volume for one",
     "  pod at a time and looks every 100 ms who is next. Who has started asks once more, and may",
     "  take the turn of one that waits. `node.requiresRepublish` of the chart switches that off.",
+    "- Each burst begins on a quiet node: a kubelet that has just been busy has used up what it may",
+    "  ask of the API server at once, and then gets 50 answers a second.",
     "- A Mountpoint Pod that has ended is seen by the kubelet when it next asks the container",
     "  runtime, once a second.",
     "- **Memory** of a Mountpoint Pod with a volume that nobody uses: all its processes together.",

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { CreateBucketCommand } from "@aws-sdk/client-s3";
 import { PODS, PVCS, PVS } from "../../../src/kube/resource.ts";
 import type { Pod } from "../../../src/kube/resource.ts";
@@ -11,6 +12,11 @@ import { clientOf } from "../../stack/s3-client.ts";
 import { ContainerTimes } from "./container-times.ts";
 
 const BUCKET = "publish";
+/**
+ * The kubelet may ask the API server 100 times at once and 50 times a second: it has all of them
+ * again two seconds after it had its last say. Nobody tells when.
+ */
+const QUIET_MS = 3_000;
 
 /** What became of a workload and its Mountpoint Pod, from the request to delete the workload on. */
 export interface Departure {
@@ -51,6 +57,11 @@ export class Stage implements AsyncDisposable {
     await this.watch.create(PVS, volume);
     await this.watch.create(PVCS, claim);
     await this.watch.untilBound(name);
+  }
+
+  /** Until the node is as it was before all those pods came and went. */
+  async quiet(): Promise<void> {
+    await delay(QUIET_MS);
   }
 
   /** Creates pods at once; how long until the last of them is Ready. */
