@@ -38,7 +38,7 @@ function engineMd(report: Figures): string {
     "is mounted by s3csi, by s3fs and by rclone in turns, each with its default options. Each case",
     "has a fresh mount: neither kernel nor program have cached anything; the server is warm.",
     "Bytes and names that are read are compared; what is written is compared in the bucket.",
-    `Rounds: ${said("rounds")}; figures are their medians.`,
+    `Rounds: ${said("rounds")}; figures are medians, of three goes a round where one is over within a second.`,
     "",
     ...markdownTable(["Machine", ""], [...machineRows(report), ...peerRows(said)]),
     "",

@@ -100,9 +100,11 @@ async function runRound(
   };
   for (const one of CASES) {
     const { arena, all } = stages[one.of ?? "s3"];
-    for (const contender of all) {
-      const go = { id: `${contender.name}-${round}`, source };
-      await attempt(one.name, contender.name, () => measure(arena, contender, one, go));
+    for (let turn = 1; turn <= (one.goes ?? 1); turn++) {
+      for (const contender of inTurn(all, turn)) {
+        const go = { id: `${contender.name}-${round}-${turn}`, source };
+        await attempt(one.name, contender.name, () => measure(arena, contender, one, go));
+      }
     }
   }
   for (const contender of stages.s3.all) {
