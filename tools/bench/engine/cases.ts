@@ -42,7 +42,7 @@ export interface Case {
   readonly check?: (attempt: Attempt, printed: string) => Promise<void>;
   /** Of the two servers of an arena: the S3 server itself, or the files that it keeps. */
   readonly of?: "files";
-  /** In each round, in turns, where five single ones would still say more of the hour than of us. */
+  /** In each round, in turns: where single ones would say more of the moment than of us. */
   readonly goes?: number;
   /** What the work amounts to, for a rate. */
   readonly amount: { readonly bytes: number } | { readonly operations: number };
