@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
+import { Failure } from "../base/failure.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import type { ListPage } from "../s3/object-store.ts";
 import { FlatWalk } from "./flat-walk.ts";
@@ -189,4 +190,62 @@ test("each is as old as the request that it came by", async () => {
   assert.notEqual(await find("d002").page, undefined);
   walk.end();
   assert.equal(await find("d029").page, undefined);
+});
+
+test("S3 that was waited for in vain is not waited for twice, and asked again later", async () => {
+  const { source } = await treeOf(numbered(9, 3), 9);
+  const away = new Failure("remote", "no answer in time");
+  let isAway = true;
+  const page: FlatSource["page"] = (from) => (isAway ? Promise.reject(away) : source.page(from));
+  const walk = new FlatWalk({ ...source, page }, STAMP);
+  const waiting = ["d001", "d002"].map((name) => walk.find(name, NOBODY_KNOWS).page);
+  walk.find("d003", NOBODY_KNOWS); // and nobody wants to know
+  for (const told of waiting) await assert.rejects(told, away);
+  isAway = false;
+  assert.equal(await walk.find("d004", NOBODY_KNOWS).page, undefined, "its own LIST will tell");
+});
+
+/** Of directories with one file each. */
+function pageOf(names: readonly string[], nextToken?: string): ListPage {
+  const file = { etag: "", sizeBytes: 0, mtimeMs: 0, archived: false };
+  return {
+    objects: names.map((name) => ({ key: `p/${name}/f`, ...file })),
+    prefixes: [],
+    nextToken,
+  };
+}
+
+test("what an older request tells is not taken for what a newer one would", async () => {
+  const [older, newer] = [Promise.withResolvers<ListPage>(), Promise.withResolvers<ListPage>()];
+  const answers = [
+    Promise.resolve(pageOf(["d0", "d1", "d2"], "more")),
+    older.promise,
+    newer.promise,
+  ];
+  let nowMs = 0;
+  const source = { prefix: "p/", page: () => answers.shift() ?? Promise.reject(new Error("more")) };
+  const walk = new FlatWalk(source, () => ({ sinceMs: nowMs++, changes: 0 }));
+  const find = (n: number) => {
+    const following = (count: number) =>
+      Array.from({ length: count }, (_, ahead) => `d${n + 1 + ahead}`);
+    return walk.find(`d${n}`, following);
+  };
+  await find(0).page;
+  await find(1).page;
+  assert.equal(answers.length, 0, "both are under way");
+  const told = find(5);
+  older.resolve(pageOf(["d2", "d3", "d4", "d5", "d6"], "more"));
+  newer.reject(new Error("denied"));
+  assert.equal(told.stamp.sinceMs, 1);
+  assert.equal((await told.page)?.objects[0]?.key, "p/d5/f");
+});
+
+test("who goes from the last to the first is no walker", async () => {
+  const { source, asked } = await treeOf(numbered(50, 3), 30);
+  const walk = new FlatWalk(source, STAMP);
+  for (let n = 49; n >= 0; n--) {
+    const name = `d0${String(n).padStart(2, "0")}`;
+    await walk.find(name, NOBODY_KNOWS).page;
+  }
+  assert.deepEqual(asked, ["d049/"]);
 });

@@ -1,3 +1,4 @@
+import { Failure } from "../base/failure.ts";
 import type { ListedObject, ListPage } from "../s3/object-store.ts";
 import { compareKeys, isSorted } from "./key-order.ts";
 
@@ -17,7 +18,10 @@ export interface FlatSource {
   page(startAfter: string): Promise<ListPage>;
 }
 
-/** What is in a directory; undefined: that has to be asked of S3. It is not older than that. */
+/**
+ * What is in a directory; undefined: that has to be asked of S3. It is not older than its stamp.
+ * Rejects when S3 was asked again and again, as if it had been for this directory.
+ */
 export interface Told {
   readonly page: Promise<ListPage | undefined>;
   readonly stamp: Stamp;
@@ -38,6 +42,7 @@ interface Asked {
   readonly stamp: Stamp;
   done: Promise<void>;
   isHere: boolean;
+  failure: Failure | undefined;
   /** The first directory that it does not tell of, when it is here and there is one. */
   until: string | undefined;
 }
@@ -56,6 +61,8 @@ export class FlatWalk {
   #asked: Asked[] = [];
   /** Those that somebody waits for. */
   readonly #waiting = new Set<string>();
+  /** The last of those that were asked for. */
+  #sought: string | undefined;
   /** The last of those that were told. */
   #given: string | undefined;
   /** How many directories the last page has brought. */
@@ -71,10 +78,15 @@ export class FlatWalk {
 
   /** To be asked for in the order of their keys. `following`: which ones are likely to be next. */
   find(name: string, following: Following): Told {
-    const from = this.#whole.get(name) ?? this.#askedFor(name) ?? this.#askUnlessOver(name);
-    const stamp = from?.stamp ?? this.#stamp();
+    const known = this.#whole.get(name) ?? this.#oldestFor(name);
+    // Who goes back is no walker: each step would fetch a page, and one directory of it be used.
+    const isBack = this.#sought !== undefined && isBefore(name, this.#sought);
+    if (isBack && known === undefined) this.#isOver = true;
+    if (!isBack) this.#sought = name;
+    const stamp = (known ?? this.#askUnlessOver(name))?.stamp ?? this.#stamp();
     this.#waiting.add(name);
-    const page = this.#find(name, stamp).then((whole) => this.#give(name, whole, following));
+    const page = this.#tell(name, following);
+    page.catch(() => undefined); // not everybody wants to know in the end
     return { page, stamp };
   }
 
@@ -83,19 +95,32 @@ export class FlatWalk {
     this.#isOver = true;
   }
 
-  async #find(name: string, { changes }: Stamp): Promise<Whole | undefined> {
+  async #tell(name: string, following: Following): Promise<ListPage | undefined> {
+    let whole: Whole | undefined;
+    try {
+      whole = await this.#find(name);
+    } finally {
+      this.#pass(name);
+    }
+    if (whole === undefined) return undefined;
+    if (!this.#isOver) this.#askAhead(following);
+    return { objects: whole.objects, prefixes: [], nextToken: undefined };
+  }
+
+  async #find(name: string): Promise<Whole | undefined> {
     let own: Asked | undefined;
     for (;;) {
       const whole = this.#whole.get(name);
-      if (whole !== undefined) return whole.stamp.changes < changes ? undefined : whole;
-      const asked = this.#askedFor(name) ?? (own ??= this.#askUnlessOver(name));
+      if (whole !== undefined) return whole;
+      const asked = this.#askedFor(name).at(-1) ?? (own ??= this.#askUnlessOver(name));
       // S3 has told of nothing below it, or not of all.
       if (asked === undefined || asked.isHere) return undefined;
       await asked.done;
+      if (asked.failure !== undefined) throw asked.failure;
     }
   }
 
-  #give(name: string, whole: Whole | undefined, following: Following): ListPage | undefined {
+  #pass(name: string): void {
     this.#waiting.delete(name);
     this.#whole.delete(name);
     if (this.#given === undefined || isBefore(this.#given, name)) this.#given = name;
@@ -104,9 +129,6 @@ export class FlatWalk {
       this.#whole.delete(other); // the walker has passed it by
     }
     this.#asked = this.#asked.filter(({ until }) => until === undefined || isBefore(name, until));
-    if (whole === undefined) return undefined;
-    if (!this.#isOver) this.#askAhead(following);
-    return { objects: whole.objects, prefixes: [], nextToken: undefined };
   }
 
   #isWanted(name: string): boolean {
@@ -129,10 +151,19 @@ export class FlatWalk {
     else this.#ask(from);
   }
 
-  #askedFor(name: string): Asked | undefined {
-    return this.#asked.findLast(
+  /** Those that tell of it, or may do. */
+  #askedFor(name: string): readonly Asked[] {
+    return this.#asked.filter(
       ({ from, until }) => !isBefore(name, from) && (until === undefined || isBefore(name, until)),
     );
+  }
+
+  /** What is here already has told all that it can. */
+  #oldestFor(name: string): Asked | undefined {
+    const candidates = this.#askedFor(name).toSorted(({ stamp: one }, { stamp: other }) => {
+      return one.changes - other.changes || one.sinceMs - other.sinceMs;
+    });
+    return candidates.find(({ isHere }) => !isHere) ?? candidates[0];
   }
 
   #askUnlessOver(from: string): Asked | undefined {
@@ -141,7 +172,14 @@ export class FlatWalk {
 
   #ask(from: string): Asked {
     const stamp = this.#stamp();
-    const asked: Asked = { from, stamp, done: Promise.resolve(), isHere: false, until: undefined };
+    const asked: Asked = {
+      from,
+      stamp,
+      done: Promise.resolve(),
+      isHere: false,
+      failure: undefined,
+      until: undefined,
+    };
     asked.done = this.#load(asked);
     const behind = this.#asked.findIndex((other) => isBefore(from, other.from));
     this.#asked.splice(behind === -1 ? this.#asked.length : behind, 0, asked);
@@ -155,8 +193,11 @@ export class FlatWalk {
       const page = await this.#source.page(startAfter);
       const goesOn = this.#isBehind(startAfter, page) && this.#take(page, asked);
       if (!goesOn) this.#isOver = true;
-    } catch {
-      this.#isOver = true; // whoever asks for the directory itself is told
+    } catch (error) {
+      this.#isOver = true;
+      this.#asked = this.#asked.filter((other) => other !== asked);
+      // It was waited for S3 as long as that may be. All else may be right for the directory alone.
+      if (error instanceof Failure && error.kind === "remote") asked.failure = error;
     }
     asked.isHere = true;
   }

@@ -77,6 +77,7 @@ export class Namespace {
   list(directory: Inode, from?: Place, told?: Told): DirectoryStream {
     const prefix = this.#prefixOf(directory.path);
     const ageMs = told === undefined ? 0 : performance.now() - told.stamp.sinceMs;
+    let known = told?.page; // told once: who asks again after a failure wants another answer
     const source: DirectorySource = {
       path: directory.path,
       prefix,
@@ -85,7 +86,10 @@ export class Namespace {
       page: (token, startAfter) => {
         const ask = () => this.#page({ prefix, delimiter: "/" }, token, startAfter);
         const isFirst = token === undefined && startAfter === undefined;
-        return told !== undefined && isFirst ? told.page.then((known) => known ?? ask()) : ask();
+        if (known === undefined || !isFirst) return ask();
+        const first = known.then((page) => page ?? ask());
+        known = undefined;
+        return first;
       },
       hasKeysUnder: (name) =>
         this.#hasKeysUnder(prefix + name, AbortSignal.timeout(OPERATION_LIMIT_MS)),

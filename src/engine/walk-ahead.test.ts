@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Failure } from "../base/failure.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import type { ListQuery } from "../s3/object-store.ts";
 import { Engine } from "./engine.ts";
@@ -12,9 +13,12 @@ const DIRECTORIES = 10;
 class ListingStore extends MemoryStore {
   /** One directory each, and `behind ...` for all of them behind a key. */
   readonly listed: string[] = [];
-  override list(query: ListQuery) {
+  /** The answer to requests for more than one directory. */
+  outage: Promise<never> | undefined;
+  override async list(query: ListQuery) {
     if (query.delimiter === "/") this.listed.push(query.prefix);
     else if (query.keysMax > 1) this.listed.push(`behind ${query.startAfter}`);
+    if (query.delimiter !== "/" && this.outage !== undefined) return this.outage;
     return super.list(query);
   }
 }
@@ -80,4 +84,18 @@ test("what changed here since then is seen, and nothing is old where nothing may
   const minimal = await tree(0);
   for (let n = 0; n < 3; n++) await minimal.names(minimal.nodeidOf(`d${n}`));
   assert.deepEqual(minimal.store.listed, ["d0/", "d1/", "d2/"]);
+});
+
+test("in an outage a walker waits for one request, and is served when it comes again", async () => {
+  const { names, nodeidOf, store } = await tree();
+  const { promise, reject } = Promise.withResolvers<never>();
+  store.outage = promise;
+  await names(nodeidOf("d0"));
+  await names(nodeidOf("d1"));
+  const opening = names(nodeidOf("d2"));
+  reject(new Failure("remote", "no answer in time"));
+  await assert.rejects(opening, /no answer in time/);
+  assert.deepEqual(store.listed, ["d0/", "d1/", "behind d2/"]);
+  assert.deepEqual(await names(nodeidOf("d2")), ["file"]);
+  assert.deepEqual(store.listed.slice(3), ["d2/"]);
 });
