@@ -73,6 +73,19 @@ test("small directories are listed by one request, in each walk", async () => {
   }
 });
 
+test("so they are when two walkers go through two directories in turns", async () => {
+  const { names, nodeidOf, store } = await tree(undefined, ["x/file", "y/file", "z/file"]);
+  for (const parent of ["d0", "d1"]) await names(nodeidOf(parent));
+  store.listed.length = 0;
+  for (const name of ["x", "y", "z"]) {
+    for (const parent of ["d0", "d1"]) {
+      assert.deepEqual(await names(nodeidOf(`${parent}/${name}`)), ["file"]);
+    }
+  }
+  const flat = ["behind d0/z/", "behind d1/z/"];
+  assert.deepEqual(store.listed, ["d0/x/", "d1/x/", "d0/y/", flat[0], "d1/y/", flat[1]]);
+});
+
 test("what changed here since then is seen, and nothing is old where nothing may be", async () => {
   const { engine, names, nodeidOf, store } = await tree();
   await names(nodeidOf("d0"));

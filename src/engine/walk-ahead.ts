@@ -35,7 +35,8 @@ export class WalkAhead {
   readonly #expected = new Map<string, number>();
   /** By the path of the parent, too. */
   readonly #flat = new Map<string, { readonly walk: FlatWalk; usedMs: number }>();
-  #last: { readonly parent: string; readonly stream: DirectoryStream } | undefined;
+  /** The last one that was opened below each of the last few parents. */
+  readonly #last = new Map<string, DirectoryStream>();
 
   constructor(table: InodeTable, names: Pick<Namespace, "list" | "below">, freshMs: number) {
     this.#table = table;
@@ -49,9 +50,16 @@ export class WalkAhead {
     stream.load(0).catch(() => undefined); // the caller's own comes first
     if (this.#freshMs > 0 && directory.path !== "") {
       this.#goAhead(directory);
-      this.#last = { parent: parentPathOf(directory.path), stream };
+      this.#remember(parentPathOf(directory.path), stream);
     }
     return stream;
+  }
+
+  #remember(parent: string, stream: DirectoryStream): void {
+    this.#last.delete(parent);
+    this.#last.set(parent, stream);
+    const [oldest] = this.#last.keys();
+    if (this.#last.size > FLAT_WALKS_MAX && oldest !== undefined) this.#last.delete(oldest);
   }
 
   #take({ nodeid }: Inode): DirectoryStream | undefined {
@@ -107,8 +115,7 @@ export class WalkAhead {
       known.usedMs = nowMs;
       return known.walk;
     }
-    const isSmall = this.#last?.parent === parent && this.#last.stream.isSmallLeaf;
-    if (!isSmall) return undefined;
+    if (this.#last.get(parent)?.isSmallLeaf !== true) return undefined;
     for (const [left, { usedMs }] of this.#flat) {
       if (nowMs - usedMs >= this.#freshMs) this.#drop(left);
     }
