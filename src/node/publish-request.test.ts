@@ -52,6 +52,7 @@ test("a good request is taken apart", () => {
     workloadUid: "uid-1",
     mountOptions: ["allow-delete"],
     readOnly: false,
+    isReadOnlyVolume: false,
     isSingle: false,
     context: {
       bucketName: "bucket-1",
@@ -64,9 +65,11 @@ test("a good request is taken apart", () => {
 });
 
 test("read-only is what the pod, the volume or its access mode says", () => {
-  assert.equal(parseWith({ readonly: true }).readOnly, true);
+  const ofPod = parseWith({ readonly: true });
+  assert.deepEqual([ofPod.readOnly, ofPod.isReadOnlyVolume], [true, false]);
   for (const mode of [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_READER_ONLY]) {
-    assert.equal(parseWith({ volumeCapability: capability(mode) }).readOnly, true);
+    const ofAll = parseWith({ volumeCapability: capability(mode) });
+    assert.deepEqual([ofAll.readOnly, ofAll.isReadOnlyVolume], [true, true]);
   }
   assert.equal(parseWith({}).readOnly, false);
 });

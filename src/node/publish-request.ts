@@ -10,7 +10,10 @@ export interface PublishRequest {
   readonly target: Target;
   readonly workloadUid: string;
   readonly mountOptions: readonly string[];
+  /** For this pod, whoever else has the volume. */
   readonly readOnly: boolean;
+  /** For all of them, by the volume's access mode. */
+  readonly isReadOnlyVolume: boolean;
   /** ReadWriteOncePod: at no other target at the same time. */
   readonly isSingle?: boolean;
   readonly context: VolumeContext;
@@ -61,6 +64,7 @@ export function parsePublishRequest(
   if (workloadUid !== target.podUid) {
     throw new Failure("invalid", `target_path is of pod ${target.podUid}, not of ${workloadUid}`);
   }
+  const isReadOnlyVolume = READ_ONLY_MODES.has(mode);
   const { accessType } = capability;
   const bringsSecret = Object.keys(request.secrets).length > 0;
   return {
@@ -68,7 +72,8 @@ export function parsePublishRequest(
     target,
     workloadUid,
     mountOptions: accessType.case === "mount" ? accessType.value.mountFlags : [],
-    readOnly: request.readonly || READ_ONLY_MODES.has(mode),
+    readOnly: request.readonly || isReadOnlyVolume,
+    isReadOnlyVolume,
     isSingle: mode === Mode.SINGLE_NODE_SINGLE_WRITER,
     context: parseVolumeContext(request.volumeContext, bringsSecret),
     secrets: request.secrets,

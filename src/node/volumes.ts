@@ -268,7 +268,9 @@ export class Volumes {
       clock.set("engine_ms", engineMs);
     };
     const spec = mountSpecFor(request, plan, this.#options, engineOf(pod.mountId));
-    return this.#options.sources.ensure(pod, spec, plan.readOnly, took, moved);
+    // Not by the bind alone: some runtimes (crun) make the pod's copy of one writable again.
+    const readOnly = plan.readOnly || request.isReadOnlyVolume;
+    return this.#options.sources.ensure(pod, spec, readOnly, took, moved);
   }
 }
 

@@ -51,6 +51,7 @@ export function publishRequestFor(
     workloadUid: workload,
     mountOptions: ["allow-other"],
     readOnly: false,
+    isReadOnlyVolume: false,
     context: {
       bucketName: bucket.name,
       authenticationSource: "driver",

@@ -66,6 +66,18 @@ describe("publish and unpublish on a node", () => {
     assert.deepEqual(node.mounts(), []);
   });
 
+  test("a read-only volume stays so where a container runtime asks for a writable one", async () => {
+    const { node, pod, volumes } = await setUp();
+    await using _node = node;
+    pod.run();
+    const request = { ...requestFor(node, "w-1", true), isReadOnlyVolume: true };
+    await volumes.publish(request, soon());
+    const { path } = request.target;
+    execFileSync("mount", ["-i", "-o", "remount,bind,rw", path]); // as crun does it
+    assert.equal(await fs.readFile(join(path, "there"), "utf8"), "content");
+    await assert.rejects(fs.writeFile(join(path, "x"), ""), { code: "EROFS" });
+  });
+
   test("while one publish of a target is under way, another is told to come back", async () => {
     const { node, pod, volumes } = await setUp();
     await using _node = node;
