@@ -55,6 +55,16 @@ test("a read-only volume is read, and not written", async () => {
   await removePods(it, "read-only");
 });
 
+test("of two pods on a volume, the one that wants it read-only does not write", async () => {
+  await startOn("writable", BUCKET);
+  await it.cluster.apply(workloadPod("reader", "writable", BUSYBOX_IMAGE, {}, true));
+  await it.watch.untilReady("reader");
+  await shell(it, "writable", "echo both > /data/both.txt");
+  assert.equal(await shell(it, "reader", "cat /data/both.txt"), "both\n");
+  await assert.rejects(shell(it, "reader", "echo x > /data/x"), /Read-only file system/);
+  await removePods(it, "writable", "reader");
+});
+
 test("the option read-only alone keeps a pod from writing", async () => {
   await startOn("option", BUCKET, { mountOptions: ["read-only"] });
   assert.equal(await shell(it, "option", "cat /data/driver.txt"), "driver\n");

@@ -116,6 +116,7 @@ export function workloadPod(
   claim: string,
   image: string,
   securityContext: object = {},
+  readOnly = false,
 ): object {
   return {
     apiVersion: "v1",
@@ -132,7 +133,7 @@ export function workloadPod(
           volumeMounts: [{ name: "data", mountPath: "/data" }],
         },
       ],
-      volumes: [{ name: "data", persistentVolumeClaim: { claimName: claim } }],
+      volumes: [{ name: "data", persistentVolumeClaim: { claimName: claim, readOnly } }],
     },
   };
 }
