@@ -9,7 +9,7 @@ import { run } from "../../tools/run.ts";
 import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
 import { MOUNTPOINT_NAMESPACE, isReady } from "../../tools/stack/cluster-watch.ts";
 import { DRIVER_NAMESPACE, staticVolume, workloadPod } from "../../tools/stack/driver.ts";
-import { allPids, killIfThere } from "../../tools/stack/processes.ts";
+import { allPids, killIfThere, startTimeOf } from "../../tools/stack/processes.ts";
 import {
   assertNothingLeft,
   makeBucket,
@@ -135,7 +135,7 @@ test("the kernel kills for memory while the spool is full: the writer does not n
     await using _silence = await silenceS3(it);
     await shell(it, "squeezed", "touch /tmp/go");
     await untilSpoolIsFull(engine, failed.signal);
-    await run(process.execPath, [HOG, memoryCgroupOf(engine)]);
+    await untilKilledForMemory(engine);
   }
   await writing;
   assert.equal(await shell(it, "squeezed", "sha256sum < /data/squeezed"), digest);
@@ -199,6 +199,14 @@ async function untilSpoolIsFull(engine: number, signal: AbortSignal): Promise<vo
     last = now;
     await sleep(LOOK_AGAIN_AFTER_MS, undefined, { signal });
   }
+}
+
+/** Who takes the memory may be the last of those that are killed for it. */
+async function untilKilledForMemory(engine: number): Promise<void> {
+  await run(process.execPath, [HOG, memoryCgroupOf(engine)]).catch((error: unknown) => {
+    assert.match(String(error), /ended with SIGKILL/);
+  });
+  assert.equal(await startTimeOf(engine), undefined, "the engine was killed");
 }
 
 /** The file by which a process joins the cgroup whose memory the engine is counted in. */
