@@ -20,7 +20,7 @@ import {
 
 export const RANDOM_READS = 500;
 const SMALL_FILES = 500;
-/** Of cases that are over in less than a second. */
+/** Of short cases whose medians of five single ones moved by a tenth from run to run. */
 const SHORT_GOES = 3;
 
 /** One go at a case, on a fresh mount. */
