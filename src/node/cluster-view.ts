@@ -119,6 +119,11 @@ export class ClusterView {
     return all.filter((pod) => pod !== undefined);
   }
 
+  /** Whose keys the mount of a Mountpoint Pod uses; undefined while its attachment is not known. */
+  authenticationSourceOf({ attachment }: MountpointPod): string | undefined {
+    return this.#attachments.get(attachment)?.spec.authenticationSource;
+  }
+
   /** A pod of this node, if the API server has told of it: the kubelet may know it before us. */
   pod(podUid: string): NodePod | undefined {
     return this.#pods.values().find(({ uid }) => uid === podUid);
@@ -149,6 +154,11 @@ export class ClusterView {
     }
     return undefined;
   }
+}
+
+/** The one that is to serve a mount comes first: it has replaced the others. */
+export function byGenerationDown(one: MountpointPod, other: MountpointPod): number {
+  return other.generation - one.generation;
 }
 
 /** Its container will not run again. */

@@ -6,6 +6,7 @@ import { SOCKET_NAME } from "../handover/messages.ts";
 import { MounterLink } from "../handover/mounter-link.ts";
 import { lookBeneath, untilBeneath } from "../sys/beneath.ts";
 import type { Place } from "../sys/beneath.ts";
+import type { FuseConnection } from "../sys/fuse-connection.ts";
 import { SystemError } from "../sys/libc.ts";
 import type { PeerCredentials } from "../sys/unix-socket.ts";
 
@@ -44,6 +45,27 @@ export function mounterIfThere(kubeletPath: string, podUid: string): MounterLink
     return lookBeneath(...wayTo(kubeletPath, podUid));
   } catch (error) {
     throw wordsFor(error, podUid);
+  }
+}
+
+/**
+ * Of a mount that is not held: its container waits to be told that it is not needed. One that does
+ * not hear it is cut off from the kernel.
+ */
+export async function finishUnheld(
+  podUid: string | undefined,
+  kubeletPath: string,
+  signal: AbortSignal,
+  connection?: FuseConnection,
+): Promise<void> {
+  if (podUid === undefined) return; // there is nobody to tell
+  try {
+    const now = mounterIfThere(kubeletPath, podUid);
+    using link = now ?? (await untilMounter(kubeletPath, podUid, signal));
+    await link.finish(signal);
+  } catch (error) {
+    connection?.abort();
+    throw error;
   }
 }
 

@@ -1,9 +1,46 @@
-import { rmdirSync } from "node:fs";
+import { mkdirSync, readdirSync, rmdirSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import type { Log } from "../base/log.ts";
 import { FuseConnection } from "../sys/fuse-connection.ts";
-import { unmount } from "../sys/fuse-mount.ts";
+import { FUSE_FILESYSTEM_TYPE, unmount } from "../sys/fuse-mount.ts";
 import { SystemError } from "../sys/libc.ts";
+import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { Source } from "./kept-mount.ts";
+
+/** Where the sources are mounted: a directory each, by the mount's id. */
+export class SourceDirectories {
+  readonly #path: string;
+
+  constructor(path: string) {
+    this.#path = path;
+    mkdirSync(path, { recursive: true });
+  }
+
+  /** Mounted or not: an earlier life of this process may have left but the directory. */
+  ids(): string[] {
+    return readdirSync(this.#path); // names alone: what is mounted is not touched
+  }
+
+  dirOf(mountId: string): string {
+    return join(this.#path, mountId);
+  }
+
+  /** What is mounted for an id. */
+  find(mountId: string): Source | undefined {
+    const dir = this.dirOf(mountId);
+    const entry = mountAt(readMounts(), dir);
+    if (entry?.type !== FUSE_FILESYSTEM_TYPE) return undefined;
+    return { dir, device: entry.device };
+  }
+
+  /** Whose mount has this device. */
+  idOf(device: string): string | undefined {
+    const entry = readMounts().find(
+      (one) => one.device === device && dirname(one.mountPoint) === this.#path,
+    );
+    return entry === undefined ? undefined : basename(entry.mountPoint);
+  }
+}
 
 /** At once where nobody uses it; else it ends with the last who does. */
 export function unmountSource(dir: string): void {

@@ -1,26 +1,29 @@
-import { mkdirSync, readdirSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { mkdirSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import { KeyedQueue } from "../base/keyed-queue.ts";
 import type { Credentials, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
-import type { FuseConnection } from "../sys/fuse-connection.ts";
-import { FUSE_FILESYSTEM_TYPE, mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
+import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { closeAll, createMountMemory, listOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
-import { mountAt, readMounts } from "../sys/mount-info.ts";
-import type { MountEntry } from "../sys/mount-info.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
 import { canResume } from "../volume/engine.ts";
 import { isBound } from "./binds.ts";
+import { byGenerationDown } from "./cluster-view.ts";
 import type { MountpointPod } from "./cluster-view.ts";
+import { DeadMounts } from "./dead-mounts.ts";
 import { GivenMount } from "./given-mount.ts";
 import { HeldMount } from "./held-mount.ts";
 import type { Surroundings } from "./held-mount.ts";
-import type { KeptMount, MountState, Server, Source } from "./kept-mount.ts";
-import { mounterIfThere, untilMounter } from "./mounter-socket.ts";
+import type { KeptMount, MountNews, MountState, Server, Source } from "./kept-mount.ts";
+import { finishUnheld, mounterIfThere, untilMounter } from "./mounter-socket.ts";
 import { checkReturned } from "./returned-mount.ts";
-import { connectionOf, removeDirectory, unmountSource } from "./source-directory.ts";
+import {
+  connectionOf,
+  removeDirectory,
+  SourceDirectories,
+  unmountSource,
+} from "./source-directory.ts";
 import { surroundingsOf } from "./surroundings.ts";
 import type { SurroundingsOptions } from "./surroundings.ts";
 
@@ -37,6 +40,8 @@ export interface SourceTimes {
 export interface SourceMountsOptions extends SurroundingsOptions {
   /** Below `kubeletPath`. */
   readonly mountsDir: string;
+  /** The driver's own keys as they are now, if the pod's mount uses them. */
+  readonly driverKeys?: (pod: MountpointPod) => Credentials | undefined;
   readonly mountWithinMs?: number;
   readonly finishWithinMs?: number;
 }
@@ -47,22 +52,23 @@ export class SourceMounts implements Disposable {
   /** Being made or being taken down: each mount does one thing at a time. */
   readonly #queue = new KeyedQueue();
   readonly #held = new Map<string, KeptMount>();
+  readonly #dead: DeadMounts;
+  readonly #directories: SourceDirectories;
   readonly #around: Surroundings;
 
   constructor(options: SourceMountsOptions) {
     this.#options = options;
-    this.#around = surroundingsOf(options, (mount) => {
+    this.#dead = new DeadMounts(options.kubeletPath, options.onNews);
+    const onNews = (news: MountNews) => this.#dead.heard(news);
+    this.#around = surroundingsOf({ ...options, onNews }, (mount) => {
       if (this.#held.get(mount.mountId) === mount) this.#held.delete(mount.mountId);
     });
-    mkdirSync(options.mountsDir, { recursive: true });
+    this.#directories = new SourceDirectories(options.mountsDir);
   }
 
-  /**
-   * The mounts that exist, by id, and those of which an earlier life of this process has left but
-   * the directory.
-   */
+  /** The mounts that exist, by id, and those of which but the directory is left. */
   ids(): string[] {
-    return readdirSync(this.#options.mountsDir); // names alone: what is mounted is not touched
+    return this.#directories.ids();
   }
 
   /** How the mount with this device is served; undefined when nobody here holds it. */
@@ -76,7 +82,7 @@ export class SourceMounts implements Disposable {
    */
   async isDead(device: string): Promise<boolean> {
     if (this.#heldAt(device) !== undefined) return false;
-    const mountId = this.#idOf(device);
+    const mountId = this.#directories.idOf(device);
     const pods = this.#options.view.pods().filter((pod) => pod.mountId === mountId);
     if (mountId !== undefined && this.#queue.isBusy(mountId)) return false;
     for (const pod of pods) {
@@ -120,11 +126,13 @@ export class SourceMounts implements Disposable {
 
   /**
    * After a restart of this process: what its earlier life has mounted is held again, by copies
-   * that the mounters still have. A mounter that does not answer delays nobody.
+   * that the mounters still have. A mounter that does not answer delays nobody. Who uses a mount
+   * whose engine has ended meanwhile is told.
    */
   async adoptAll(): Promise<void> {
     const mounted = new Set(this.ids());
     const pods = this.#options.view.pods().filter((pod) => mounted.has(pod.mountId));
+    const inDoubt = new Set<string>();
     await Promise.all(
       pods.map((pod) =>
         this.#queue
@@ -132,11 +140,18 @@ export class SourceMounts implements Disposable {
             if (!this.#held.has(pod.mountId)) await this.#adopt(pod);
           })
           .catch((error: unknown) => {
+            inDoubt.add(pod.mountId);
             const fields = { mount: pod.mountId, mountpoint: pod.name, err: error };
             this.#options.log.warn(fields, "a mount of an earlier life is not held");
           }),
       ),
     );
+    for (const [mountId, serving] of Map.groupBy(pods, (pod) => pod.mountId)) {
+      const [last] = serving.toSorted(byGenerationDown);
+      const source = this.#directories.find(mountId);
+      const isOpen = inDoubt.has(mountId) || this.#held.has(mountId) || this.#queue.isBusy(mountId);
+      if (last !== undefined && source !== undefined && !isOpen) this.#dead.found(source, last);
+    }
   }
 
   /**
@@ -145,26 +160,29 @@ export class SourceMounts implements Disposable {
    * mounter that does not finish is a failure; the mount is gone all the same.
    */
   async remove(mountId: string, pod: MountpointPod | undefined): Promise<boolean> {
+    const { kubeletPath } = this.#options;
     return this.#queue.run(mountId, async () => {
-      const source = this.#find(mountId);
-      if (source !== undefined && isBound(source, this.#options.kubeletPath)) return false;
+      const source = this.#directories.find(mountId);
+      if (source !== undefined && isBound(source, kubeletPath)) return false;
       const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
       const held = this.#held.get(mountId);
       const server = held?.pod.uid;
       // Acknowledged writes may wait for the next engine: with the mount they would be gone.
       await held?.untilServed(signal).catch(() => {});
       using connection = held === undefined ? connectionOf(source, this.#options.log) : undefined;
-      const finished = held?.finish(signal) ?? this.#finish(pod, connection, signal);
+      const finished =
+        held?.finish(signal) ?? finishUnheld(pod?.uid, kubeletPath, signal, connection);
       finished.catch(() => {}); // awaited below, when the mount is off
       try {
         if (source !== undefined) unmountSource(source.dir);
-        removeDirectory(this.#dirOf(mountId));
+        removeDirectory(this.#directories.dirOf(mountId));
       } finally {
         await finished; // in any case: it may still use the connection's handle
       }
       if (source !== undefined) this.#options.log.info({ mount: mountId }, "source unmounted");
       // A successor that came too late to serve waits all the same.
-      if (server !== undefined && server !== pod?.uid) await this.#finish(pod, undefined, signal);
+      const isLate = server !== undefined && server !== pod?.uid;
+      if (isLate) await finishUnheld(pod?.uid, kubeletPath, signal);
       return true;
     });
   }
@@ -176,10 +194,10 @@ export class SourceMounts implements Disposable {
   async dismiss(pod: MountpointPod): Promise<boolean> {
     const held = this.#held.get(pod.mountId);
     // Mounted and not held: it may be this very one that serves it.
-    if (held === undefined && this.#find(pod.mountId) !== undefined) return false;
+    if (held === undefined && this.#directories.find(pod.mountId) !== undefined) return false;
     if (held?.pod.uid === pod.uid) return false;
     const signal = AbortSignal.timeout(this.#options.finishWithinMs ?? FINISH_WITHIN_MS);
-    await this.#finish(pod, undefined, signal);
+    await finishUnheld(pod.uid, this.#options.kubeletPath, signal);
     return true;
   }
 
@@ -205,7 +223,7 @@ export class SourceMounts implements Disposable {
     readOnly: boolean,
     signal: AbortSignal,
   ): Promise<Source> {
-    const dir = this.#dirOf(pod.mountId);
+    const dir = this.#directories.dirOf(pod.mountId);
     await using rollback = new AsyncDisposableStack();
     rollback.use(link);
     const fuse = openFuseDevice();
@@ -217,8 +235,9 @@ export class SourceMounts implements Disposable {
     rollback.defer(() => removeDirectory(dir));
     mountFuse(fuse, dir, { readOnly, source: `s3csi:${spec.bucket}` });
     rollback.defer(() => unmount(dir, { detach: true }));
-    const source = this.#find(pod.mountId);
+    const source = this.#directories.find(pod.mountId);
     if (source === undefined) throw new Failure("remote", `${dir} is not mounted after mount(2)`);
+    this.#dead.isNew(source);
     raiseReadAhead(source.device, READ_AHEAD_KIB);
     await link.mount(spec, fds, { resume: false }, signal);
     rollback.move();
@@ -247,7 +266,7 @@ export class SourceMounts implements Disposable {
     rollback.use(link);
     const shared = await link.share(AbortSignal.timeout(SHARE_WITHIN_MS));
     if (shared === undefined) return undefined;
-    const source = this.#find(pod.mountId);
+    const source = this.#directories.find(pod.mountId);
     if (source === undefined) {
       closeAll(shared.fds);
       return undefined;
@@ -257,12 +276,24 @@ export class SourceMounts implements Disposable {
     if (fds === undefined) closeAll(shared.fds);
     rollback.move();
     this.#options.log.info({ mount: mountId, mountpoint: pod.name }, "mount held again");
-    return this.#hold(source, fds, shared.spec, { pod, link });
+    const held = this.#hold(source, fds, shared.spec, { pod, link });
+    if (shared.spec.credentials !== null) void this.#makeFresh(held);
+    return held;
+  }
+
+  /** The driver's keys may be others in this life of the process than in the one before. */
+  async #makeFresh(held: KeptMount): Promise<void> {
+    try {
+      const keys = this.#options.driverKeys?.(held.pod);
+      if (keys !== undefined) await held.rekey(keys);
+    } catch (error) {
+      this.#options.log.warn({ mount: held.mountId, err: error }, "the keys were not made fresh");
+    }
   }
 
   /** A mount that nobody serves is no mount: it was half made, or has lost its engine for good. */
   async #adoptOrClear(pod: MountpointPod): Promise<KeptMount | undefined> {
-    const source = this.#find(pod.mountId);
+    const source = this.#directories.find(pod.mountId);
     if (source === undefined) return undefined;
     for (const one of this.#options.view.pods()) {
       const adopted = one.mountId === pod.mountId ? await this.#adopt(one) : undefined;
@@ -273,44 +304,7 @@ export class SourceMounts implements Disposable {
     return undefined;
   }
 
-  /** Of a mount that is not held: the container waits to be told that it is not needed. */
-  async #finish(
-    pod: MountpointPod | undefined,
-    connection: FuseConnection | undefined,
-    signal: AbortSignal,
-  ): Promise<void> {
-    if (pod === undefined) return;
-    const { kubeletPath } = this.#options;
-    try {
-      const now = mounterIfThere(kubeletPath, pod.uid);
-      using link = now ?? (await untilMounter(kubeletPath, pod.uid, signal));
-      await link.finish(signal);
-    } catch (error) {
-      connection?.abort();
-      throw error;
-    }
-  }
-
   #heldAt(device: string): KeptMount | undefined {
     return this.#held.values().find(({ source }) => source.device === device);
-  }
-
-  #find(mountId: string): Source | undefined {
-    const dir = this.#dirOf(mountId);
-    const entry = mountAt(readMounts(), dir);
-    if (entry?.type !== FUSE_FILESYSTEM_TYPE) return undefined;
-    return { dir, device: entry.device };
-  }
-
-  #idOf(device: string): string | undefined {
-    const { mountsDir } = this.#options;
-    const isIt = (entry: MountEntry) =>
-      entry.device === device && dirname(entry.mountPoint) === mountsDir;
-    const entry = readMounts().find(isIt);
-    return entry === undefined ? undefined : basename(entry.mountPoint);
-  }
-
-  #dirOf(mountId: string): string {
-    return join(this.#options.mountsDir, mountId);
   }
 }

@@ -11,7 +11,7 @@ import type { MountEntry } from "../sys/mount-info.ts";
 import { canResume, engineOf } from "../volume/engine.ts";
 import { planMount } from "../volume/mount-options.ts";
 import type { MountPolicy } from "../volume/mount-options.ts";
-import { isOver } from "./cluster-view.ts";
+import { byGenerationDown, isOver } from "./cluster-view.ts";
 import type { Assignment, Claimant, ClusterView, MountpointPod } from "./cluster-view.ts";
 import { secretWarnings } from "./driver-credentials.ts";
 import type { Source } from "./kept-mount.ts";
@@ -277,10 +277,6 @@ export class Volumes {
 /** Made by the driver's first version on the host itself: nothing here knows how to serve it. */
 function isFirstVersion({ type, source }: MountEntry): boolean {
   return type === "fuse" && source === "mountpoint-s3";
-}
-
-function byGenerationDown(one: MountpointPod, other: MountpointPod): number {
-  return other.generation - one.generation;
 }
 
 /** The scheduler keeps a volume of one pod to it; who comes past it is stopped here. */

@@ -16,6 +16,7 @@ import { KubeClient } from "../kube/kube-client.ts";
 import { NODES } from "../kube/resource.ts";
 import { AttachmentStatusWriter } from "../node/attachment-status.ts";
 import { ClusterView } from "../node/cluster-view.ts";
+import { credentialsFor } from "../node/driver-credentials.ts";
 import { NodeEvents } from "../node/node-events.ts";
 import { NodeHealth } from "../node/node-health.ts";
 import { nodeService } from "../node/node-service.ts";
@@ -103,6 +104,10 @@ const role: Role<typeof FLAGS> = {
         mountsDir,
         view,
         log,
+        driverKeys: (pod) =>
+          view.authenticationSourceOf(pod) === "driver"
+            ? credentialsFor("driver", {}, env)
+            : undefined,
         onNews(news) {
           const { mountId, pod, source: _, ...rest } = news;
           log.warn({ mount: mountId, mountpoint: pod.name, ...rest }, "news of a mount");

@@ -203,6 +203,43 @@ describe("a mount outlives the container that serves it", () => {
     assert.equal(await fs.readFile(join(live.dir, "there"), "utf8"), "content");
   });
 
+  test("an engine ended while the node service was away: its users are told, once", async () => {
+    await using node = await TestNode.start();
+    const pods = [node.pod("mp-1"), node.pod("mp-2")];
+    const containers = pods.map((pod) => pod.run());
+    const [used, unused] = await Promise.all(pods.map((pod) => ensure(node, pod)));
+    using _bound = bindFor(node, "w-1", used?.dir ?? "");
+    const sources = node.reborn();
+    for (const container of containers) await container.killAll();
+    await sources.adoptAll();
+    await sources.adoptAll();
+    const told = node.news.map(({ what, mountId, source }) => ({ what, mountId, source }));
+    assert.deepEqual(told, [{ what: "given up", mountId: "mp-1", source: used }]);
+    assert.equal(await sources.isDead(unused?.device ?? ""), true);
+  });
+
+  test("the node service restarts with other keys: mounts that use the driver's get them", async () => {
+    const { accessKeyId, secretAccessKey } = bucket.access;
+    let keys = { accessKeyId, secretAccessKey: "another" };
+    const driverKeys = ({ name }: MountpointPod) => (name === "mp-1" ? keys : undefined);
+    await using node = await TestNode.start({ driverKeys });
+    const pods = [node.pod("mp-1"), node.pod("mp-2")];
+    for (const pod of pods) pod.run();
+    const [driven, other] = await Promise.all(pods.map((pod) => ensure(node, pod)));
+    const read = (source = driven) => fs.readFile(join(source?.dir ?? "", "there"), "utf8");
+    await node.reborn().adoptAll();
+    await assert.rejects(
+      async () => {
+        for (;;) await read(); // the word is on its way to the engine
+      },
+      { code: "EACCES" },
+    );
+    assert.equal(await read(other), "content");
+    keys = { accessKeyId, secretAccessKey };
+    await node.reborn().adoptAll();
+    while ((await read().catch(() => "")) !== "content") continue;
+  });
+
   test("no engine comes: given up in time, whoever waits is released and told", async () => {
     await using node = await TestNode.start({ giveUpAfterMs: 1_500 });
     const pod = node.pod();
