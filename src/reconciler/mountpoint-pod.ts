@@ -92,11 +92,7 @@ export function mountpointPodFor(
         : { serviceAccountName }),
       enableServiceLinks: false,
       imagePullSecrets: settings.imagePullSecrets.map((name) => ({ name })),
-      securityContext: {
-        runAsNonRoot: true,
-        ...userOf(settings.userId),
-        seccompProfile: { type: "RuntimeDefault" },
-      },
+      securityContext: { runAsNonRoot: true, ...userOf(settings.userId) },
       containers: [containerOf(own, settings, engine)],
       volumes: volumesOf(own.cache, settings.caConfigMap, engine),
     },
@@ -153,6 +149,9 @@ function containerOf(
       allowPrivilegeEscalation: false,
       readOnlyRootFilesystem: true,
       capabilities: { drop: ["ALL"] },
+      // Here and not for the pod: its sandbox, where nothing runs, would have the filter compiled
+      // once more, which takes a container runtime 16 ms.
+      seccompProfile: { type: "RuntimeDefault" },
     },
     volumeMounts: mountsOf(own.cache, settings.caConfigMap, engine),
   };
