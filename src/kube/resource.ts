@@ -1,5 +1,6 @@
 import type {
   EventsV1Event,
+  V1CSIDriver,
   V1CSINode,
   V1Lease,
   V1Node,
@@ -46,6 +47,7 @@ export type KubeNode = Wire<V1Node>;
 export type KubeEvent = Wire<EventsV1Event>;
 export type Lease = Wire<V1Lease>;
 export type CsiNode = Wire<V1CSINode>;
+export type CsiDriver = Wire<V1CSIDriver>;
 
 export const PODS: Resource<Pod> = { prefix: "/api/v1", plural: "pods" };
 export const PVS: Resource<PersistentVolume> = { prefix: "/api/v1", plural: "persistentvolumes" };
@@ -67,4 +69,8 @@ export const LEASES: Resource<Lease> = {
 export const CSI_NODES: Resource<CsiNode> = {
   prefix: "/apis/storage.k8s.io/v1",
   plural: "csinodes",
+};
+export const CSI_DRIVERS: Resource<CsiDriver> = {
+  prefix: "/apis/storage.k8s.io/v1",
+  plural: "csidrivers",
 };

@@ -99,6 +99,8 @@ export interface Attachment {
   readonly uid: string;
   readonly resourceVersion: string;
   readonly spec: AttachmentSpec;
+  /** Its node has told that an engine was lost, whether or not another goes on. */
+  readonly troubled?: boolean;
   /** The controller's part of it. */
   readonly status?: Pick<AttachmentStatus, "phase" | "conditions">;
 }
@@ -195,12 +197,13 @@ export function nodeOf({ metadata, spec, status }: KubeNode): NodeFacts {
 }
 
 export function attachmentOf({ metadata, spec, status }: MountpointS3PodAttachment): Attachment {
-  const { mountpointPods: _theNodes, ...ours } = status ?? {};
+  const { mountpointPods = {}, ...ours } = status ?? {};
   return {
     name: metadata.name,
     uid: metadata.uid ?? "",
     resourceVersion: metadata.resourceVersion ?? "",
     spec,
+    ...(Object.keys(mountpointPods).length > 0 && { troubled: true }),
     ...(status && { status: ours }),
   };
 }

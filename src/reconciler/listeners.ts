@@ -2,6 +2,7 @@ import type { Attachment, Claim, MountpointPod, NodeFacts, Volume, Workload } fr
 import type { HeadroomKeeper } from "./headroom-keeper.ts";
 import type { HeadroomPod } from "./headroom.ts";
 import type { Reconciler } from "./reconciler.ts";
+import type { DriverFacts, RepublishKeeper } from "./republish.ts";
 import type { World } from "./world.ts";
 
 /** Of what the watches tell. */
@@ -13,6 +14,7 @@ export interface Told {
   readonly attachment: Attachment;
   readonly node: NodeFacts;
   readonly headroom: HeadroomPod;
+  readonly driver: DriverFacts;
 }
 
 type Listener<V> = (key: string, now: V | undefined, before: V | undefined) => void;
@@ -24,6 +26,7 @@ export function listenersOf(
   reconciler: Reconciler,
   enqueue: (name: string) => void,
   keeper?: HeadroomKeeper,
+  republish?: RepublishKeeper,
 ): Listeners {
   const add = (names: ReadonlySet<string>) => {
     for (const name of names) enqueue(name);
@@ -40,6 +43,7 @@ export function listenersOf(
     },
     volume(key, now, before) {
       add(world.volumeChanged(key, now, before));
+      republish?.volumeChanged(key, now);
       keeper?.worldChanged();
     },
     pod(_key, now, before) {
@@ -48,9 +52,11 @@ export function listenersOf(
     },
     attachment(key, now, before) {
       add(world.attachmentChanged(key, now, before));
+      republish?.attachmentChanged(key, now);
       keeper?.worldChanged();
     },
     node: (key, now, before) => add(world.nodeChanged(key, now, before)),
     headroom: (key, now, before) => keeper?.podChanged(key, now, before),
+    driver: (_key, now) => republish?.driverChanged(now),
   };
 }

@@ -2,7 +2,7 @@ import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import { EventWriter } from "../kube/event-writer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { NODES, PODS, PVCS, PVS } from "../kube/resource.ts";
+import { CSI_DRIVERS, NODES, PODS, PVCS, PVS } from "../kube/resource.ts";
 import type { Pod } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { WorkQueue } from "../kube/work-queue.ts";
@@ -19,6 +19,7 @@ import { listenersOf } from "./listeners.ts";
 import type { Listeners, Told } from "./listeners.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
 import { Reconciler } from "./reconciler.ts";
+import { driverOf, RepublishKeeper } from "./republish.ts";
 import { World } from "./world.ts";
 
 export interface ReconcilerRunOptions {
@@ -26,6 +27,8 @@ export interface ReconcilerRunOptions {
   readonly mountpointPods: MountpointPodSettings;
   /** Unset: gates are left alone. Set: workload pods are patched. */
   readonly headroom?: HeadroomSettings;
+  /** Whether kubelets repeat publishes is ours to say: the CSIDriver object is patched. */
+  readonly republish?: boolean;
   /** Who writes the events: the controller's pod. */
   readonly instance: string;
   readonly log: Log;
@@ -80,8 +83,10 @@ export async function startReconciler(
     },
   });
   const headroom = headroomWork(options, world);
+  const republish = options.republish === true ? republishWork(options) : undefined;
   const enqueue = (name: string) => queue.add(name);
-  const listeners = listenersOf(world, reconciler, enqueue, headroom?.keeper);
+  const keepers = [headroom?.keeper, republish?.keeper] as const;
+  const listeners = listenersOf(world, reconciler, enqueue, ...keepers);
   const lists = watchAll(options, listeners);
   const following = Object.values(lists).map((list) => list.start(signal));
   // Decisions need the whole picture: a world without its workloads would look all gone.
@@ -92,7 +97,8 @@ export async function startReconciler(
     for (const name of world.names()) queue.add(name);
   }, options.sweepEveryMs ?? SWEEP_EVERY_MS);
   try {
-    await Promise.all([queue.start(signal), headroom?.queue.start(signal), ...following]);
+    const queues = [queue, headroom?.queue, republish?.queue];
+    await Promise.all([...queues.map((one) => one?.start(signal)), ...following]);
   } finally {
     clearInterval(sweep);
   }
@@ -110,6 +116,31 @@ function headroomWork({ client, headroom, log }: ReconcilerRunOptions, world: Wo
   const enqueue = (uid: string) => queue.add(uid);
   const cluster = kubeHeadroom(client, headroom);
   const keeper = new HeadroomKeeper({ cluster, world, log, nowMs: Date.now, enqueue });
+  return { keeper, queue };
+}
+
+function republishWork({ client, log }: ReconcilerRunOptions) {
+  const queue: WorkQueue = new WorkQueue({
+    concurrency: 1,
+    backOff: BACK_OFF,
+    log,
+    async work(_name, signal) {
+      await keeper.work(signal);
+      return undefined;
+    },
+  });
+  const keeper = new RepublishKeeper({
+    enqueue: () => queue.add(DRIVER_NAME),
+    log,
+    async write(requiresRepublish, signal) {
+      await client.patch(
+        CSI_DRIVERS,
+        { name: DRIVER_NAME },
+        { spec: { requiresRepublish } },
+        signal,
+      );
+    },
+  });
   return { keeper, queue };
 }
 
@@ -136,7 +167,13 @@ function watchAll(options: ReconcilerRunOptions, listeners: Listeners) {
   attachments.onChange(listeners.attachment);
   const nodes = new WatchedList({ client, log, resource: NODES, project: nodeOf });
   nodes.onChange(listeners.node);
-  return { pods, claims, volumes, attachments, nodes };
+  const lists = { pods, claims, volumes, attachments, nodes };
+  if (options.republish !== true) return lists;
+  const selection = { fieldSelector: `metadata.name=${DRIVER_NAME}` };
+  const of = { resource: CSI_DRIVERS, selection, project: driverOf };
+  const drivers = new WatchedList({ client, log, ...of });
+  drivers.onChange(listeners.driver);
+  return { ...lists, drivers };
 }
 
 type SeenPod = Partial<Pick<Told, "workload" | "pod" | "headroom">>;

@@ -75,6 +75,11 @@ const FLAGS = {
     placeholder: "DIR",
     help: "where the Secret with the driver's keys is mounted; default AWS_… variables alone",
   },
+  republish: {
+    schema: z.stringbool().default(false),
+    placeholder: "BOOLEAN",
+    help: "say in the CSIDriver object whether kubelets repeat publishes, as needed; default false",
+  },
   mountpointImage: {
     schema: z.string().min(1).default(`s3csi.local/s3csi:${VERSION}`),
     placeholder: "IMAGE",
@@ -262,7 +267,8 @@ function lead(
       const parts = [];
       const headroom = config.headroom ? { headroom: headroomOf(config) } : {};
       const pods = { mountpointPods: mountpointPodsOf(config), ...headroom };
-      if (config.reconcile) parts.push(startReconciler({ ...common, ...pods }, signal));
+      const { republish } = config;
+      if (config.reconcile) parts.push(startReconciler({ ...common, ...pods, republish }, signal));
       if (config.provision) parts.push(startProvisioner({ ...common, driver }, signal));
       await Promise.all(parts);
     },

@@ -131,13 +131,25 @@ test("pods carry the labels that runbooks for the reference driver select by", a
   assert.deepEqual(labels, ["s3-csi-controller", "s3-csi-node"]);
 });
 
-test("the kubelet looks after the volumes of running pods, unless that is switched off", async () => {
-  for (const [values, expected] of [
-    [{}, true],
-    [{ "node.requiresRepublish": false }, false],
+test("whether kubelets repeat publishes is the controller's to say, or the administrator's", async () => {
+  for (const [values, inChart, byController] of [
+    [{}, undefined, true],
+    [{ "node.requiresRepublish": true }, true, false],
+    [{ "node.requiresRepublish": false }, false, false],
   ] as const) {
-    const driver = (await render(values)).find(({ kind }) => kind === "CSIDriver");
-    assert.equal((driver as unknown as V1CSIDriver).spec.requiresRepublish, expected);
+    const objects = await render(values);
+    const find = (wanted: string) => objects.find(({ kind }) => kind === wanted) as unknown;
+    assert.equal((find("CSIDriver") as V1CSIDriver).spec.requiresRepublish, inChart);
+    const [container] = (find("Deployment") as V1Deployment).spec?.template.spec?.containers ?? [];
+    assert(
+      container?.args?.includes(`--republish=${byController}`),
+      `--republish: ${String(container?.args)}`,
+    );
+    const rights = objects.filter(({ kind }) => kind === "ClusterRole");
+    assert.equal(JSON.stringify(rights).includes('"csidrivers"'), byController);
   }
-  await assert.rejects(render({ "node.requiresRepublish": "no" }), /requiresRepublish.*boolean/s);
+  await assert.rejects(
+    render({ "node.requiresRepublish": "no" }),
+    /requiresRepublish.*'auto', true, false/s,
+  );
 });

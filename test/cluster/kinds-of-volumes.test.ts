@@ -48,6 +48,26 @@ test("with a volume's own keys it is the tenant who writes, and nobody else's bu
   await removePods(it, "own-keys", "greedy");
 });
 
+test("keys that are changed in the Secret change those of the running mount", async () => {
+  const { cluster } = it;
+  await startOn("rotated", OWN_BUCKET, { secret: "tenant-keys" });
+  const inPod = (script: string) => shell(it, "rotated", `timeout 60 sh -ec '${script}'`);
+  /** The kubelet looks after a pod that changes at once; after others within a minute and a half. */
+  const change = async (keys: S3Access, round: string) => {
+    await cluster.apply(secretOf("tenant-keys", keys));
+    await cluster.kubectl(["annotate", "--overwrite", "pod", "rotated", `test/round=${round}`]);
+  };
+  await inPod("cat /data/tenant.txt");
+  await change({ ...tenant, secretAccessKey: "not-the-key" }, "wrong");
+  await inPod("while cat /data/tenant.txt; do sleep 0.1; done 2> /tmp/why; grep denied /tmp/why");
+  await change(tenant, "right");
+  await inPod("until cat /data/tenant.txt; do sleep 0.1; done; echo rotated > /data/rotated.txt");
+  assert.equal(await objectOf(tenant, OWN_BUCKET, "rotated.txt"), "rotated\n");
+  const field = ["csidriver", "s3.csi.scality.com", "-o", "jsonpath={.spec.requiresRepublish}"];
+  assert.equal(await cluster.kubectl(["get", ...field]), "true");
+  await removePods(it, "rotated");
+});
+
 test("a read-only volume is read, and not written", async () => {
   await startOn("read-only", BUCKET, { readOnly: true });
   assert.equal(await shell(it, "read-only", "cat /data/driver.txt"), "driver\n");

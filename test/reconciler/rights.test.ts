@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import { Failure } from "../../src/base/failure.ts";
 import { EventWriter } from "../../src/kube/event-writer.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { EVENTS, NODES, PODS, PVS, SECRETS } from "../../src/kube/resource.ts";
+import { CSI_DRIVERS, EVENTS, NODES, PODS, PVS, SECRETS } from "../../src/kube/resource.ts";
 import type { KubeEvent, KubeObject, Resource } from "../../src/kube/resource.ts";
 import {
   ATTACHMENTS,
@@ -173,6 +173,8 @@ test("nobody may do what he need not", TIMEOUT, async () => {
     () => controller.list(SECRETS, {}, signal),
     () => controller.create(PODS, { metadata: { namespace: "default", name } }, signal),
     () => controller.patch(NODES, { name }, {}, signal),
+    () => controller.patch(CSI_DRIVERS, { name }, {}, signal),
+    () => node.patch(CSI_DRIVERS, { name: DRIVER_NAME }, {}, signal),
     () => controller.patch(SECRETS, { namespace: "default", name }, {}, signal),
   ];
   for (const call of refused) await assert.rejects(call, DENIED);

@@ -23,7 +23,8 @@ export async function startScene(
   const bench = new Bench(chart.admin, signal);
   await bench.start();
   const client = new KubeClient(access);
-  const options = { client, mountpointPods: POD_SETTINGS, instance: "c", log: controllerLog };
+  const settings = { mountpointPods: POD_SETTINGS, republish: true };
+  const options = { client, ...settings, instance: "c", log: controllerLog };
   const reconciling = startReconciler(options, signal);
   return {
     bench,
