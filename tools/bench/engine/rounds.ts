@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { median } from "../median.ts";
 import { run } from "../../run.ts";
 import type { Figures } from "../part.ts";
+import { warmMemory } from "../warm-memory.ts";
 import { openArena, serverVersion } from "./arena.ts";
 import type { Arena } from "./arena.ts";
 import { CASES } from "./cases.ts";
@@ -18,6 +19,8 @@ import type { Sample } from "./samples.ts";
 import { scaleFigures } from "./scale.ts";
 
 const SCALE_ROUNDS_MAX = 3;
+/** A file of 1 GiB is in the page cache once or twice on its way, and as often on the server's. */
+const WARM_GIB = 4;
 
 export interface Settings {
   readonly rounds: number;
@@ -49,6 +52,7 @@ export async function engineFigures(
     for (const [name, { of, work }] of Object.entries(CEILINGS)) {
       const { store } = of === "files" ? front : arena;
       const list = ceilings.get(name) ?? [];
+      await warmMemory(WARM_GIB);
       ceilings.set(name, [...list, await seconds(() => work(store))]);
     }
   }
@@ -92,6 +96,7 @@ async function runRound(
   const attempt = async (name: string, by: string, work: () => Promise<Sample>) => {
     say(`${name} by ${by}`);
     await run("sync", []); // nobody pays for what the one before has left to the disk
+    await warmMemory(WARM_GIB);
     try {
       samples.add(name, by, await work());
     } catch (error) {
