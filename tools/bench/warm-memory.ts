@@ -1,6 +1,10 @@
 import { join } from "node:path";
 import { run } from "../run.ts";
 
+/** For a file of 1 GiB: it is in the page cache of both sides, once or twice. */
+export const BULK_GIB = 4;
+/** For everything that moves less. */
+export const SMALL_GIB = 1;
 const GIB = 2 ** 30;
 const TOUCH = join(import.meta.dirname, "touch-memory.ts");
 

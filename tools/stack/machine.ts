@@ -64,7 +64,7 @@ async function end(init: Service, pid: number): Promise<void> {
 
 async function prepare(instance: Instance, programDirs: readonly string[]): Promise<string> {
   const inside = (...parts: string[]) => join(instance.dir, ...parts);
-  for (const dir of ["var-lib/kubelet", "var-log", "masks"]) {
+  for (const dir of ["var-lib/kubelet", "var-lib/containerd", "var-log", "masks"]) {
     await mkdir(inside(dir), { recursive: true });
   }
   const lines = ["set -e", "mount --make-rprivate /"];
@@ -84,6 +84,8 @@ async function prepare(instance: Instance, programDirs: readonly string[]): Prom
     `mount --bind ${inside("var-lib")} /var/lib`,
     `mount --bind ${inside("var-log")} /var/log`,
     "mount -t tmpfs -o mode=755 tmpfs /run",
+    // Synced to a disk a dozen times for every container, and gone with the machine.
+    "mount -t tmpfs -o mode=711 tmpfs /var/lib/containerd",
     // Both versions of cgroups at once are none for crun, which then does with the first one.
     "! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified",
     "mount --make-rshared /", // pods with mount propagation need it

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { median } from "../median.ts";
 import { run } from "../../run.ts";
 import type { Figures } from "../part.ts";
-import { warmMemory } from "../warm-memory.ts";
+import { BULK_GIB, SMALL_GIB, warmMemory } from "../warm-memory.ts";
 import { openArena, serverVersion } from "./arena.ts";
 import type { Arena } from "./arena.ts";
 import { CASES } from "./cases.ts";
@@ -19,8 +19,6 @@ import type { Sample } from "./samples.ts";
 import { scaleFigures } from "./scale.ts";
 
 const SCALE_ROUNDS_MAX = 3;
-/** A file of 1 GiB is in the page cache once or twice on its way, and as often on the server's. */
-const WARM_GIB = 4;
 
 export interface Settings {
   readonly rounds: number;
@@ -52,7 +50,7 @@ export async function engineFigures(
     for (const [name, { of, work }] of Object.entries(CEILINGS)) {
       const { store } = of === "files" ? front : arena;
       const list = ceilings.get(name) ?? [];
-      await warmMemory(WARM_GIB);
+      await warmMemory(BULK_GIB);
       ceilings.set(name, [...list, await seconds(() => work(store))]);
     }
   }
@@ -93,10 +91,11 @@ async function runRound(
   source: string,
   { samples, round, say }: Round,
 ): Promise<void> {
-  const attempt = async (name: string, by: string, work: () => Promise<Sample>) => {
+  type Work = () => Promise<Sample>;
+  const attempt = async (name: string, by: string, warmGib: number, work: Work) => {
     say(`${name} by ${by}`);
     await run("sync", []); // nobody pays for what the one before has left to the disk
-    await warmMemory(WARM_GIB);
+    await warmMemory(warmGib);
     try {
       samples.add(name, by, await work());
     } catch (error) {
@@ -108,12 +107,14 @@ async function runRound(
     for (let turn = 1; turn <= (one.goes ?? 1); turn++) {
       for (const contender of inTurn(all, turn)) {
         const go = { id: `${contender.name}-${round}-${turn}`, source };
-        await attempt(one.name, contender.name, () => measure(arena, contender, one, go));
+        const warmGib = "bytes" in one.amount ? BULK_GIB : SMALL_GIB;
+        await attempt(one.name, contender.name, warmGib, () => measure(arena, contender, one, go));
       }
     }
   }
   for (const contender of stages.s3.all) {
-    await attempt("mount", contender.name, () => measureMount(stages.s3.arena, contender));
+    const work = () => measureMount(stages.s3.arena, contender);
+    await attempt("mount", contender.name, SMALL_GIB, work);
   }
 }
 

@@ -9,7 +9,7 @@ import type { Cluster } from "../../stack/cluster.ts";
 import { ClusterWatch, MOUNTPOINT_NAMESPACE, hasEnded } from "../../stack/cluster-watch.ts";
 import { installDriver, staticVolume } from "../../stack/driver.ts";
 import { clientOf } from "../../stack/s3-client.ts";
-import { warmMemory } from "../warm-memory.ts";
+import { BULK_GIB, warmMemory } from "../warm-memory.ts";
 import { ContainerTimes } from "./container-times.ts";
 
 const BUCKET = "publish";
@@ -18,8 +18,6 @@ const BUCKET = "publish";
  * again two seconds after it had its last say. Nobody tells when.
  */
 const QUIET_MS = 3_000;
-/** More than 40 pods take. */
-const WARM_GIB = 2;
 
 /** What became of a workload and its Mountpoint Pod, from the request to delete the workload on. */
 export interface Departure {
@@ -69,7 +67,7 @@ export class Stage implements AsyncDisposable {
 
   /** Creates pods at once; how long until the last of them is Ready. */
   async untilAllReady(pods: readonly Workload[]): Promise<number> {
-    await warmMemory(WARM_GIB);
+    await warmMemory(BULK_GIB);
     const startedMs = Date.now();
     await Promise.all(pods.map((pod) => this.watch.create(PODS, podOf(pod))));
     await Promise.all(pods.map(({ name }) => this.watch.untilReady(name)));
