@@ -55,7 +55,7 @@ export class RepublishKeeper {
     if (this.#driver === undefined || this.#driver.requiresRepublish === needed) return;
     await this.#options.write(needed, signal);
     const fields = { requiresRepublish: needed, volumes, attachments };
-    this.#options.log.info(fields, "kubelets repeat publishes from now on, or do not");
+    this.#options.log.info(fields, "the CSIDriver object says whether kubelets repeat publishes");
   }
 
   #note(names: Set<string>, name: string, isOne: boolean): void {
