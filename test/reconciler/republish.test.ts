@@ -58,7 +58,7 @@ async function volumeWithSecret(name: string): Promise<void> {
 
 test("kubelets repeat publishes while there is a volume with a Secret", TIMEOUT, async () => {
   assert.deepEqual(seen, [false], "the chart leaves it to the controller");
-  await bench.volume("without"); // another that does not count, so that the first one does
+  await bench.volume("without"); // it has no Secret, and does not count
   await volumeWithSecret("one");
   await untilRepublish(true);
   await volumeWithSecret("two");

@@ -3,6 +3,7 @@ import { request } from "node:https";
 import { join } from "node:path";
 import { programs } from "../programs.ts";
 import { makeCertificates, writeKubeconfig } from "./certificates.ts";
+import { CLUSTER_ENVIRONMENT } from "./cluster-config.ts";
 import { claimSlot } from "./instance.ts";
 import type { Instance } from "./instance.ts";
 import { Service } from "./service.ts";
@@ -53,6 +54,7 @@ export async function startControlPlane(options: ControlPlaneOptions): Promise<C
         name,
         args,
         program: join(options.programs, name),
+        env: CLUSTER_ENVIRONMENT,
         wrapper: options.wrapper,
       }),
     );

@@ -5,6 +5,8 @@ import { cgroupOf } from "./cgroups.ts";
 import type { Instance } from "./instance.ts";
 
 export const CONTAINERD_SOCKET = "/run/containerd/containerd.sock";
+/** Of Kubernetes' programs and containerd. Memory is there; for the processor everybody waits. */
+export const CLUSTER_ENVIRONMENT = { GOGC: "400" } as const;
 const POD_CIDR = "10.244.0.0/24";
 
 /** The files that the node's parts are started with, by what reads them. */

@@ -8,7 +8,7 @@ import { busyboxArchive } from "./busybox-image.ts";
 import { writeKubeconfig } from "./certificates.ts";
 import { createCgroups } from "./cgroups.ts";
 import { checkHost } from "./check-host.ts";
-import { CONTAINERD_SOCKET, writeClusterConfig } from "./cluster-config.ts";
+import { CLUSTER_ENVIRONMENT, CONTAINERD_SOCKET, writeClusterConfig } from "./cluster-config.ts";
 import type { ClusterConfig } from "./cluster-config.ts";
 import { claimName } from "./instance.ts";
 import type { Instance } from "./instance.ts";
@@ -226,5 +226,6 @@ function ctrOf({ instance }: Ground): string {
 async function runtimeEnvironment(debian: string, inside: string): Promise<Record<string, string>> {
   const libraries = (await debianLibraries(debian)).replace(debian, inside);
   const path = [join(inside, "usr/bin"), join(inside, "usr/sbin"), "/usr/sbin", "/usr/bin"];
-  return { PATH: [...path, "/sbin", "/bin"].join(":"), LD_LIBRARY_PATH: libraries };
+  const PATH = [...path, "/sbin", "/bin"].join(":");
+  return { ...CLUSTER_ENVIRONMENT, PATH, LD_LIBRARY_PATH: libraries };
 }

@@ -84,7 +84,7 @@ async function prepare(instance: Instance, programDirs: readonly string[]): Prom
     `mount --bind ${inside("var-lib")} /var/lib`,
     `mount --bind ${inside("var-log")} /var/log`,
     "mount -t tmpfs -o mode=755 tmpfs /run",
-    // Synced to a disk a dozen times for every container, and gone with the machine.
+    // Synced to a disk several times for every container, and gone with the machine.
     "mount -t tmpfs -o mode=711 tmpfs /var/lib/containerd",
     // Both versions of cgroups at once are none for crun, which then does with the first one.
     "! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified",

@@ -10,8 +10,6 @@ import { killIfThere, onlyChildOf } from "./processes.ts";
 
 const RETRY_MS = 20;
 const LAST_LINES = 25;
-/** Memory is there, and the processor is what everybody waits for. */
-const GOGC = "400";
 
 export interface ServiceOptions {
   readonly instance: Instance;
@@ -43,7 +41,7 @@ export class Service implements AsyncDisposable {
     this.#child = spawn("setpriv", command, {
       cwd: "/",
       detached: true, // Ctrl-C goes to the runner alone; its services end with it
-      env: { PATH: process.env["PATH"], GOGC, ...env, [MARK]: instance.dir },
+      env: { PATH: process.env["PATH"], ...env, [MARK]: instance.dir },
       stdio: ["ignore", "pipe", "pipe"],
     });
     const log = createWriteStream(this.#logFile);
