@@ -2,7 +2,6 @@ import { join } from "node:path";
 import { median } from "../median.ts";
 import { run } from "../../run.ts";
 import type { Figures } from "../part.ts";
-import { BULK_GIB, SMALL_GIB, warmMemory } from "../warm-memory.ts";
 import { openArena, serverVersion } from "./arena.ts";
 import type { Arena } from "./arena.ts";
 import { CASES } from "./cases.ts";
@@ -50,7 +49,6 @@ export async function engineFigures(
     for (const [name, { of, work }] of Object.entries(CEILINGS)) {
       const { store } = of === "files" ? front : arena;
       const list = ceilings.get(name) ?? [];
-      await warmMemory(BULK_GIB);
       ceilings.set(name, [...list, await seconds(() => work(store))]);
     }
   }
@@ -92,10 +90,9 @@ async function runRound(
   { samples, round, say }: Round,
 ): Promise<void> {
   type Work = () => Promise<Sample>;
-  const attempt = async (name: string, by: string, warmGib: number, work: Work) => {
+  const attempt = async (name: string, by: string, work: Work) => {
     say(`${name} by ${by}`);
     await run("sync", []); // nobody pays for what the one before has left to the disk
-    await warmMemory(warmGib);
     try {
       samples.add(name, by, await work());
     } catch (error) {
@@ -107,14 +104,13 @@ async function runRound(
     for (let turn = 1; turn <= (one.goes ?? 1); turn++) {
       for (const contender of inTurn(all, turn)) {
         const go = { id: `${contender.name}-${round}-${turn}`, source };
-        const warmGib = "bytes" in one.amount ? BULK_GIB : SMALL_GIB;
-        await attempt(one.name, contender.name, warmGib, () => measure(arena, contender, one, go));
+        await attempt(one.name, contender.name, () => measure(arena, contender, one, go));
       }
     }
   }
   for (const contender of stages.s3.all) {
     const work = () => measureMount(stages.s3.arena, contender);
-    await attempt("mount", contender.name, SMALL_GIB, work);
+    await attempt("mount", contender.name, work);
   }
 }
 

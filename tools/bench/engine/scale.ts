@@ -2,7 +2,6 @@ import { join } from "node:path";
 import { run as runProgram } from "../../run.ts";
 import { median } from "../median.ts";
 import type { Figures } from "../part.ts";
-import { BULK_GIB, warmMemory } from "../warm-memory.ts";
 import type { Arena } from "./arena.ts";
 import { readWhole } from "./cases.ts";
 import { listAll } from "./ceilings.ts";
@@ -86,7 +85,6 @@ async function medians(
   const times: number[] = [];
   const peaks: number[] = [];
   for (let round = 1; round <= rounds; round++) {
-    await warmMemory(BULK_GIB);
     await using mounted = await Mounted.start(arena, ours);
     const { s, check } = await one(mounted);
     times.push(s);

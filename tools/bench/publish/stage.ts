@@ -9,7 +9,6 @@ import type { Cluster } from "../../stack/cluster.ts";
 import { ClusterWatch, MOUNTPOINT_NAMESPACE, hasEnded } from "../../stack/cluster-watch.ts";
 import { installDriver, staticVolume } from "../../stack/driver.ts";
 import { clientOf } from "../../stack/s3-client.ts";
-import { BULK_GIB, warmMemory } from "../warm-memory.ts";
 import { ContainerTimes } from "./container-times.ts";
 
 const BUCKET = "publish";
@@ -67,7 +66,6 @@ export class Stage implements AsyncDisposable {
 
   /** Creates pods at once; how long until the last of them is Ready. */
   async untilAllReady(pods: readonly Workload[]): Promise<number> {
-    await warmMemory(BULK_GIB);
     const startedMs = Date.now();
     await Promise.all(pods.map((pod) => this.watch.create(PODS, podOf(pod))));
     await Promise.all(pods.map(({ name }) => this.watch.untilReady(name)));
