@@ -266,7 +266,7 @@ export class Engine {
 
   #closeReader({ inode, stream }: Reader): void {
     stream.close();
-    inode.readers -= 1;
+    inode.removeReader();
     this.table.prune(inode);
   }
 
@@ -306,7 +306,7 @@ export class Engine {
     if (object === undefined) throw new Failure("stale", `${inode.path} has gone`);
     if (object.archived) throw new Failure("denied", `${inode.path} is in the archive`);
     const stream = this.#readStream(inode);
-    inode.readers += 1;
+    inode.addReader();
     return { handle: this.#files.add({ do: "read", inode, stream }), writes: false };
   }
 

@@ -11,7 +11,8 @@ export class Inode {
   readonly kind: "file" | "directory";
   /** How many answers to the kernel named this inode, less those it has forgotten. */
   lookups = 0;
-  readers = 0;
+  #readers = 0;
+  #unread: PromiseWithResolvers<void> | undefined;
   /** Undefined for directories and for files that are not in S3 yet. */
   object: ObjectInfo | undefined;
   /** Being written, up to the end of the upload. */
@@ -26,6 +27,29 @@ export class Inode {
     this.nodeid = nodeid;
     this.path = path;
     this.kind = kind;
+  }
+
+  /** Handles that are open for reading. */
+  get readers(): number {
+    return this.#readers;
+  }
+
+  addReader(): void {
+    this.#readers += 1;
+  }
+
+  removeReader(): void {
+    this.#readers -= 1;
+    if (this.#readers > 0) return;
+    this.#unread?.resolve();
+    this.#unread = undefined;
+  }
+
+  /** Resolves when the last reader has closed it. */
+  get unread(): Promise<void> {
+    if (this.#readers === 0) return Promise.resolve();
+    this.#unread ??= Promise.withResolvers();
+    return this.#unread.promise;
   }
 
   get sizeBytes(): number {

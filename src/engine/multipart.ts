@@ -1,5 +1,7 @@
 import type { SavedUpload } from "../journal/saved-state.ts";
 import { newNonce } from "../s3/nonce.ts";
+import type { UploadedPart } from "../s3/object-store.ts";
+import type { SummedSegment } from "./summed-segment.ts";
 import type { UploadDeps } from "./upload.ts";
 import type { UploadNotes } from "./upload-notes.ts";
 
@@ -32,13 +34,26 @@ export class Multipart {
     else this.#id = Promise.resolve(created.uploadId);
   }
 
-  get nonce(): string {
-    return this.#nonce ?? "";
+  async send(
+    part: number,
+    { bytes, sum }: SummedSegment,
+    signal: AbortSignal,
+  ): Promise<UploadedPart> {
+    const uploadId = await this.#begun();
+    const { store } = this.#deps;
+    const sent = await store.uploadPart(this.#key, uploadId, part, bytes, signal, sum);
+    const { etag, checksum } = sent;
+    const more = { size: bytes.length, ...(checksum === undefined ? {} : { checksum }) };
+    this.#notes.note({ is: "sent", handle: this.#handle, part, etag, ...more });
+    return sent;
   }
 
-  get id(): Promise<string> {
-    this.#id ??= this.#begin();
-    return this.#id;
+  /** Makes one object of all its parts. */
+  async complete(parts: readonly UploadedPart[], signal: AbortSignal): Promise<{ etag: string }> {
+    const uploadId = await this.#begun();
+    this.#notes.note({ is: "completing", handle: this.#handle });
+    const nonce = this.#nonce ?? "";
+    return this.#deps.store.completeUpload(this.#key, uploadId, parts, nonce, signal);
   }
 
   /** Parts that were sent are removed. */
@@ -52,6 +67,11 @@ export class Multipart {
     } catch {
       // It never began, or S3 is away: the bucket's lifecycle rule is the last resort.
     }
+  }
+
+  #begun(): Promise<string> {
+    this.#id ??= this.#begin();
+    return this.#id;
   }
 
   async #begin(): Promise<string> {

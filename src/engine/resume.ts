@@ -38,7 +38,7 @@ export function restoreOpenFiles(saved: SavedState, files: OpenFiles, deps: Rest
     if (open.how === "list") {
       files.set(handle, { do: "list", inode, stream: undefined, place });
     } else if (open.how === "read") {
-      inode.readers += 1;
+      inode.addReader();
       files.set(handle, { do: "read", inode, stream: deps.streamOf(inode) });
     } else {
       const upload = deps.uploadOf(inode, handle, savedUpload);

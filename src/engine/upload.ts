@@ -1,3 +1,4 @@
+import { within } from "../base/within.ts";
 import type { Journal } from "../journal/journal.ts";
 import { newUpload } from "../journal/saved-state.ts";
 import type { SavedUpload, UploadRecord } from "../journal/saved-state.ts";
@@ -119,10 +120,14 @@ export class Upload {
     this.#segment = undefined;
   }
 
-  /** Makes the object exist with what was written; the same answer however often it is asked. */
-  complete(): Promise<{ etag: string }> {
+  /**
+   * Makes the object exist with what was written; the same answer however often it is asked. For
+   * one who wants to leave before that, it is EINTR; the rest goes on.
+   */
+  complete(leaving?: AbortSignal): Promise<{ etag: string }> {
     this.#completion ??= this.#complete();
-    return this.#completion;
+    if (leaving === undefined) return this.#completion;
+    return within(this.#completion, leaving, () => this.#interrupt());
   }
 
   /** To be noted with what follows from it, so that no successor sees one without the other. */
@@ -182,10 +187,13 @@ export class Upload {
     }
     await this.#sendWhole(leaving);
     this.#wasInterrupted = leaving?.aborted === true;
-    if (rest.length > 0 && rest.length === data.length) {
-      throw new PosixFailure("EINTR", `${this.#key}: its writer was interrupted`);
-    }
+    if (rest.length > 0 && rest.length === data.length) throw this.#interrupt();
     return data.length - rest.length;
+  }
+
+  #interrupt(): PosixFailure {
+    this.#wasInterrupted = true;
+    return new PosixFailure("EINTR", `${this.#key}: its writer was interrupted`);
   }
 
   /** A part that is full goes on its way, unless somebody leaves before it can. */
@@ -249,24 +257,13 @@ export class Upload {
   }
 
   #startPart(partNumber: number, segment: SummedSegment): void {
-    const sent = this.#sendPart(partNumber, segment);
+    const sent = this.#multipart.send(partNumber, segment, this.#abort.signal);
     // Noted before its place goes to others: a successor must not claim it for this one.
     const part = sent
       .catch((error: unknown) => this.#failPart(error))
       .finally(() => this.#deps.spool.give(segment.segment));
     this.#inFlight.add(part);
     this.#parts[partNumber - 1] = part;
-  }
-
-  async #sendPart(partNumber: number, { bytes, sum }: SummedSegment): Promise<UploadedPart> {
-    const { store } = this.#deps;
-    const { signal } = this.#abort;
-    const uploadId = await this.#multipart.id;
-    const part = await store.uploadPart(this.#key, uploadId, partNumber, bytes, signal, sum);
-    const { etag, checksum } = part;
-    const more = { size: bytes.length, ...(checksum === undefined ? {} : { checksum }) };
-    this.#notes.note({ is: "sent", handle: this.#handle, part: partNumber, etag, ...more });
-    return part;
   }
 
   async #complete(): Promise<{ etag: string }> {
@@ -297,11 +294,7 @@ export class Upload {
 
   async #completeParts(): Promise<{ etag: string }> {
     if ((this.#segment?.filledBytes ?? 0) > 0) await this.#sendSegment();
-    const parts = await Promise.all(this.#parts);
-    const uploadId = await this.#multipart.id;
-    const { nonce } = this.#multipart;
-    this.#notes.note({ is: "completing", handle: this.#handle });
-    return this.#deps.store.completeUpload(this.#key, uploadId, parts, nonce, this.#abort.signal);
+    return this.#multipart.complete(await Promise.all(this.#parts), this.#abort.signal);
   }
 
   #failPart(error: unknown): never {

@@ -1,3 +1,4 @@
+import { within } from "../base/within.ts";
 import type { SavedUpload } from "../journal/saved-state.ts";
 import type { EngineConfig } from "./engine-config.ts";
 import type { Inode } from "./inode.ts";
@@ -13,6 +14,8 @@ import type { UploadDeps } from "./upload.ts";
 
 /** More would cost large files a copy that hardly anybody reads. */
 const READ_BACK_BYTES_MAX = 128 * 1024;
+/** The kernel tells of a close when what it was reading ahead has come: soon, but later. */
+const LATE_RELEASE_MS = 1_000;
 
 export interface WritingDeps {
   readonly table: InodeTable;
@@ -125,19 +128,32 @@ export class Writing {
     data: Uint8Array,
     leaving?: AbortSignal,
   ): number | Promise<number> {
-    if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data);
+    if (writer.upload.completing) return this.#writeOn(writer, offsetBytes, data, leaving);
     return writer.upload.write(offsetBytes, data, leaving);
   }
 
   /** After fsync(2), or after the close of a duplicate: a small file just becomes a larger one. */
-  async #writeOn({ inode, upload }: Writer, offsetBytes: number, data: Uint8Array) {
-    await upload.complete();
+  async #writeOn(
+    { inode, upload }: Writer,
+    offsetBytes: number,
+    data: Uint8Array,
+    leaving?: AbortSignal,
+  ): Promise<number> {
+    await upload.complete(leaving);
+    if (inode.readers > 0 && upload.continuable) await untilUnread(inode, leaving);
     if (inode.upload === undefined && inode.readers === 0 && upload.continuable) {
       upload.continue(() => this.#deps.pages.drop(inode.nodeid));
       inode.upload = upload;
     }
-    return upload.write(offsetBytes, data);
+    return upload.write(offsetBytes, data, leaving);
   }
+}
+
+/** Not for long: one who goes on reading keeps it from being written. */
+async function untilUnread(inode: Inode, leaving?: AbortSignal): Promise<void> {
+  const limit = AbortSignal.timeout(LATE_RELEASE_MS);
+  const signal = leaving === undefined ? limit : AbortSignal.any([limit, leaving]);
+  await within(inode.unread, signal, () => new Error("still read")).catch(() => undefined);
 }
 
 /** An upload that is being completed ends soon: whoever comes now sees the finished file. */
