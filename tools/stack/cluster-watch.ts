@@ -23,31 +23,23 @@ export class ClusterWatch implements AsyncDisposable {
   readonly pods: Following<Pod>;
   readonly claims: Following<PersistentVolumeClaim>;
   readonly attachments: Following<MountpointS3PodAttachment>;
-  readonly events: Following<KubeEvent>;
   readonly #ending = new AbortController();
-  readonly #following: Promise<unknown>;
+  readonly #following: Promise<void>[] = [];
+  /** From the first question on: there are several for each pod, and many never ask. */
+  #events: Following<KubeEvent> | undefined;
 
   private constructor(client: KubeClient) {
-    const log = createLineLog("warn", { role: "watch" });
-    const following: Promise<void>[] = [];
-    const follow = <T extends KubeObject>(resource: Resource<T>): Following<T> => {
-      const list = new WatchedList({ client, log, resource, project: (raw: T) => raw });
-      following.push(list.start(this.#ending.signal));
-      return list;
-    };
     this.client = client;
-    this.pods = follow(PODS);
-    this.claims = follow(PVCS);
-    this.attachments = follow(ATTACHMENTS);
-    this.events = follow(EVENTS);
-    this.#following = Promise.all(following);
+    this.pods = this.#follow(PODS);
+    this.claims = this.#follow(PVCS);
+    this.attachments = this.#follow(ATTACHMENTS);
   }
 
   /** With the driver's chart installed: its kind is one of those that are followed. */
   static async start(cluster: Cluster): Promise<ClusterWatch> {
     const watch = new ClusterWatch(new KubeClient(await loadKubeAccess(cluster.kubeconfig)));
-    const { pods, claims, attachments, events } = watch;
-    await Promise.all([pods, claims, attachments, events].map((list) => list.synced));
+    const { pods, claims, attachments } = watch;
+    await Promise.all([pods, claims, attachments].map((list) => list.synced));
     return watch;
   }
 
@@ -86,13 +78,15 @@ export class ClusterWatch implements AsyncDisposable {
 
   /** The first event about a pod whose words match, past or to come. */
   async untilTold(pod: string, words: RegExp, withinMs = WITHIN_MS): Promise<string> {
+    this.#events ??= this.#follow(EVENTS);
+    const events = this.#events;
     const notes = () => {
-      const about = [...this.events.values()].filter(({ regarding }) => regarding?.name === pod);
+      const about = [...events.values()].filter(({ regarding }) => regarding?.name === pod);
       return about.map(({ note = "" }) => note);
     };
     const told = () => notes().some((note) => words.test(note));
     const what = `an event of ${pod} says ${words}`;
-    await this.until(this.events, what, told, withinMs).catch((error: unknown) => {
+    await this.until(events, what, told, withinMs).catch((error: unknown) => {
       throw new Error(
         `waited ${withinMs} ms in vain until ${what}; they say:\n  ${notes().join("\n  ")}`,
         { cause: error },
@@ -124,9 +118,21 @@ export class ClusterWatch implements AsyncDisposable {
     await this.client.delete(PODS, place, {}, AbortSignal.timeout(WITHIN_MS));
   }
 
+  #follow<T extends KubeObject>(resource: Resource<T>): Following<T> {
+    const log = createLineLog("warn", { role: "watch" });
+    const list = new WatchedList({
+      client: this.client,
+      log,
+      resource,
+      project: (raw: T) => raw,
+    });
+    this.#following.push(list.start(this.#ending.signal));
+    return list;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ending.abort();
-    await this.#following;
+    await Promise.all(this.#following);
     this.client[Symbol.dispose]();
   }
 }

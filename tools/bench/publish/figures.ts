@@ -28,6 +28,7 @@ export async function publishFigures(
   const memory = await memoryOf(containerOf(stage.mountpointPodOf("idle"))); // rounds long idle
   progress("pods that share a volume");
   await run.share(rounds * SHARED_PER_ROUND);
+  await stage.endContainerTimes();
   for (let round = 1; round <= rounds; round += 1) {
     progress(`round ${round} of ${rounds}: ${BURST} pods at once`);
     await run.burst(round);

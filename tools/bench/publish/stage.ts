@@ -34,12 +34,13 @@ export class Stage implements AsyncDisposable {
   readonly watch: ClusterWatch;
   readonly containers = new ContainerTimes();
   readonly #owned: AsyncDisposableStack;
+  readonly #runtime: AsyncDisposable;
 
   private constructor(cluster: Cluster, watch: ClusterWatch, owned: AsyncDisposableStack) {
     this.cluster = cluster;
     this.watch = watch;
     this.#owned = owned;
-    owned.use(cluster.containerEvents((line) => this.containers.take(line)));
+    this.#runtime = owned.use(cluster.containerEvents((line) => this.containers.take(line)));
   }
 
   static async start(): Promise<Stage> {
@@ -57,6 +58,11 @@ export class Stage implements AsyncDisposable {
     await this.watch.create(PVS, volume);
     await this.watch.create(PVCS, claim);
     await this.watch.untilBound(name);
+  }
+
+  /** No container times from here on: who follows the runtime takes part in a burst's work. */
+  async endContainerTimes(): Promise<void> {
+    await this.#runtime[Symbol.asyncDispose]();
   }
 
   /** Until the node is as it was before all those pods came and went. */
