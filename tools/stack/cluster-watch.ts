@@ -1,7 +1,7 @@
 import { createLineLog } from "../../src/base/line-log.ts";
 import { loadKubeAccess } from "../../src/kube/kube-access.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { EVENTS, PODS, PVCS } from "../../src/kube/resource.ts";
+import { EVENTS, PODS, PVCS, PVS } from "../../src/kube/resource.ts";
 import type { KubeEvent, KubeObject, PersistentVolumeClaim, Pod } from "../../src/kube/resource.ts";
 import type { Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
@@ -116,6 +116,13 @@ export class ClusterWatch implements AsyncDisposable {
   async deletePod(name: string): Promise<void> {
     const place = { namespace: "default", name };
     await this.client.delete(PODS, place, {}, AbortSignal.timeout(WITHIN_MS));
+  }
+
+  /** A static volume and its claim, which have one name. */
+  async deleteVolume(name: string): Promise<void> {
+    const within = AbortSignal.timeout(WITHIN_MS);
+    await this.client.delete(PVCS, { namespace: "default", name }, {}, within);
+    await this.client.delete(PVS, { name }, {}, within);
   }
 
   #follow<T extends KubeObject>(resource: Resource<T>): Following<T> {

@@ -96,11 +96,13 @@ class PublishRun {
     this.#burstVolumesMs.push(await this.#allCome(own));
     this.#bursts.push(new Set(names.map((name) => this.#uidOf(name))));
     await this.#allGo(names);
+    await stage.removeVolumes(...names);
     const claim = `one-${round}`;
     await stage.volume(claim);
     const together: Workload[] = numbers.map((i) => ({ name: `one-${round}-${i}`, claim }));
     this.#burstOneMs.push(await this.#allCome(together));
     await this.#allGo(together.map(({ name }) => name));
+    await stage.removeVolumes(claim);
   }
 
   async samples(): Promise<Omit<Samples, "memory">> {

@@ -42,6 +42,7 @@ export function figuresOf(samples: Samples): Figures {
     mp_gone_ms: median(departures.map((it) => it.mountpointGoneMs - it.goneMs)),
     teardown_ms_p50: median(departures.map((it) => it.mounterEndedMs - it.endedMs)),
     burst20_pvs_s: median(samples.burstVolumesMs) / 1000,
+    burst20_pvs_each_s: inSeconds(samples.burstVolumesMs),
     burst20_one_s: median(samples.burstOneMs) / 1000,
     burst20_floor_s: median(samples.burstFloorMs) / 1000,
     burst40_floor_s: median(samples.doubleFloorMs) / 1000,
@@ -57,6 +58,11 @@ export function figuresOf(samples: Samples): Figures {
     idle_anonymous_mib: memory.anonymousMib,
     idle_pss_mib: memory.pssMib,
   };
+}
+
+/** Every one of them, in the order of the rounds. */
+function inSeconds(timesMs: readonly number[]): string {
+  return timesMs.map((ms) => (ms / 1000).toFixed(1)).join(", ");
 }
 
 /** From the start of the container to the mounter's socket: what comes after that is in parts. */

@@ -60,6 +60,13 @@ export class Stage implements AsyncDisposable {
     await this.watch.untilBound(name);
   }
 
+  /** Claims that nobody uses any more, and their volumes: controllers go through all there are. */
+  async removeVolumes(...names: readonly string[]): Promise<void> {
+    await Promise.all(names.map((name) => this.watch.deleteVolume(name)));
+    const isGone = (name: string) => this.watch.claims.get(`default/${name}`) === undefined;
+    await this.watch.until(this.watch.claims, "no claim is left", () => names.every(isGone));
+  }
+
   /** No container times from here on: who follows the runtime takes part in a burst's work. */
   async endContainerTimes(): Promise<void> {
     await this.#runtime[Symbol.asyncDispose]();
