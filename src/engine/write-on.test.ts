@@ -73,6 +73,7 @@ test("not while somebody reads it: then the object stays as it was synced", asyn
   const { engine, inode, handle, writeOn } = await begin(store);
   await engine.sync(handle);
   const reader = await engine.open(inode.nodeid, O_RDONLY, PID);
+  await assert.rejects(writeOn(AbortSignal.abort()), codeIs("EINTR"));
   await assert.rejects(writeOn(), codeIs("EIO"));
   await engine.release(reader.handle);
   await engine.release(handle);

@@ -154,6 +154,9 @@ async function untilUnread(inode: Inode, leaving?: AbortSignal): Promise<void> {
   const limit = AbortSignal.timeout(LATE_RELEASE_MS);
   const signal = leaving === undefined ? limit : AbortSignal.any([limit, leaving]);
   await within(inode.unread, signal, () => new Error("still read")).catch(() => undefined);
+  if (leaving?.aborted === true) {
+    throw new PosixFailure("EINTR", `${inode.path}: its writer was interrupted`);
+  }
 }
 
 /** An upload that is being completed ends soon: whoever comes now sees the finished file. */
