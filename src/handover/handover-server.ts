@@ -1,5 +1,6 @@
 import { closeSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
+import { LineBuffer } from "../base/line-buffer.ts";
 import type { Log } from "../base/log.ts";
 import { SystemError } from "../sys/libc.ts";
 import { closeAll } from "../sys/mount-fds.ts";
@@ -13,15 +14,8 @@ import {
   sendWithFds,
   untilReadable,
 } from "../sys/unix-socket.ts";
-import {
-  HandoverRequest,
-  LineBuffer,
-  MESSAGE_BYTES_MAX,
-  decodeLine,
-  encodeLine,
-  failedAnswer,
-} from "./messages.ts";
-import type { HandoverAnswer, HandoverNote } from "./messages.ts";
+import { MESSAGE_BYTES_MAX, decodeRequest, encodeLine, failedAnswer } from "./messages.ts";
+import type { HandoverAnswer, HandoverNote, HandoverRequest } from "./messages.ts";
 
 const GONE: ReadonlySet<string> = new Set(["EAGAIN", "ECONNABORTED", "EINTR"]);
 
@@ -67,7 +61,7 @@ export class HandoverServer {
   }
 
   async #converse(connection: number): Promise<void> {
-    const lines = new LineBuffer();
+    const lines = new LineBuffer(MESSAGE_BYTES_MAX);
     /** They come with the first bytes of a line, which may be complete only later. */
     let waiting: number[] = [];
     this.#connections.add(connection);
@@ -120,7 +114,7 @@ async function answerTo(
 
 function requestOf(line: string, fds: readonly number[]): HandoverRequest {
   try {
-    return decodeLine(HandoverRequest, line);
+    return decodeRequest(line);
   } catch (error) {
     closeAll(fds); // no handler will
     throw error;

@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as fc from "fast-check";
 import { Failure } from "../base/failure.ts";
 import {
-  HandoverAnswer,
-  HandoverRequest,
-  LineBuffer,
   MESSAGE_BYTES_MAX,
-  decodeLine,
+  decodeMounterLine,
+  decodeRequest,
   encodeLine,
   failedAnswer,
 } from "./messages.ts";
@@ -22,41 +19,11 @@ const MOUNT: MountRequest = {
   credentials: { accessKeyId: "id", secretAccessKey: "key", sessionToken: "token" },
 };
 
-function chunksOf(bytes: Buffer, cuts: readonly number[]): Buffer[] {
-  const ends = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].toSorted((a, b) => a - b);
-  const starts = [0, ...ends];
-  return starts.map((start, index) => bytes.subarray(start, starts[index + 1]));
-}
-
-test("lines arrive whole, however the stream is cut", () => {
-  const line = fc.string({ unit: "grapheme", maxLength: 50 }).map((s) => s.replaceAll("\n", ""));
-  fc.assert(
-    fc.property(fc.array(line), fc.array(fc.nat({ max: 5000 })), (lines, cuts) => {
-      const stream = Buffer.from(lines.map((one) => `${one}\n`).join(""));
-      const buffer = new LineBuffer();
-      const got = chunksOf(stream, cuts).flatMap((chunk) => [...buffer.add(chunk)]);
-      assert.deepEqual(got, lines);
-    }),
-    { examples: [[["ü€😀"], [1, 3, 4, 6, 8]]] },
-  );
-});
-
-test("a line that is too long is refused, with or without an end", () => {
-  const long = "x".repeat(MESSAGE_BYTES_MAX);
-  assert.deepEqual([...new LineBuffer().add(Buffer.from(`${long}\n`))], [long]);
-  for (const text of [`${long}x`, `${long}x\n`, `${long}x\n{}\n`]) {
-    assert.throws(() => [...new LineBuffer().add(Buffer.from(text))], { kind: "invalid" });
-  }
-  const buffer = new LineBuffer();
-  assert.deepEqual([...buffer.add(Buffer.from(long))], []);
-  assert.throws(() => [...buffer.add(Buffer.from("xx"))], /more than 65536 bytes/);
-});
-
 test("what is encoded is decoded to the same", () => {
   const foreign = { ...MOUNT, engine: "mount-s3" } as const;
   const unsigned = { ...MOUNT, credentials: null };
   for (const request of [MOUNT, foreign, unsigned, { do: "finish" }] as const) {
-    assert.deepEqual(decodeLine(HandoverRequest, encodeLine(request).toString()), request);
+    assert.deepEqual(decodeRequest(encodeLine(request).toString()), request);
   }
 });
 
@@ -82,7 +49,7 @@ const wrong: [name: string, value: unknown][] = [
 for (const [name, value] of wrong) {
   test(`${name} is no request, and no key is quoted`, () => {
     assert.throws(
-      () => decodeLine(HandoverRequest, JSON.stringify(value)),
+      () => decodeRequest(JSON.stringify(value)),
       (error) => error instanceof Failure && !String(error.stack).includes("hidden"),
     );
   });
@@ -91,7 +58,7 @@ for (const [name, value] of wrong) {
 test("a line that is not JSON is not quoted either, nor is its cause", () => {
   const line = '{"do":"mount","credentials":{"secretAccessKey":hidden';
   assert.throws(
-    () => decodeLine(HandoverRequest, line),
+    () => decodeRequest(line),
     (error) => error instanceof Failure && error.cause === undefined,
   );
 });
@@ -100,5 +67,5 @@ test("a failure keeps kind and words; words that are too many are cut", () => {
   const answer = failedAnswer(new Failure("absent", "no such bucket"));
   assert.deepEqual(answer, { did: "failed", kind: "absent", message: "no such bucket" });
   const long = failedAnswer(new Failure("remote", "x".repeat(10_000)));
-  assert.deepEqual(decodeLine(HandoverAnswer, encodeLine(long).toString()), long);
+  assert.deepEqual(decodeMounterLine(encodeLine(long).toString()), long);
 });

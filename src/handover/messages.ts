@@ -1,7 +1,19 @@
-import { StringDecoder } from "node:string_decoder";
-import * as z from "zod/mini";
 import { FAILURE_KINDS, Failure } from "../base/failure.ts";
-import { parse } from "../base/parse.ts";
+import type { FailureKind } from "../base/failure.ts";
+import {
+  choice,
+  filled,
+  flag,
+  list,
+  number,
+  oneOf,
+  optional,
+  orNull,
+  record,
+  table,
+  textThat,
+} from "../base/shape.ts";
+import type { Shape } from "../base/shape.ts";
 
 /** The socket's name in the directory that node service and Mountpoint Pod share. */
 export const SOCKET_NAME = "mount.sock";
@@ -12,71 +24,97 @@ export const MESSAGE_BYTES_MAX = 64 * 1024;
 
 const REASON_CHARACTERS_MAX = 4096;
 
-/** A word of a command line or environment: the kernel ends it at the first NUL. */
-const Word = z.string().check(z.refine((text) => !text.includes("\0"), "holds a NUL character"));
-const Filled = z.string().check(z.minLength(1));
-
-export const Credentials = z.strictObject({
-  accessKeyId: Filled,
-  secretAccessKey: Filled,
-  sessionToken: z.optional(Filled),
-});
-export type Credentials = z.infer<typeof Credentials>;
+export interface Credentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken?: string | undefined;
+}
 
 /** What a Mountpoint Pod serves, for as many engines and pods as it takes. */
-export const MountSpec = z.strictObject({
-  bucket: Word.check(z.minLength(1)),
+export interface MountSpec {
+  readonly bucket: string;
   /** Options of the engine, one word each: whatever is no option is refused by the engine. */
-  args: z.array(Word),
+  readonly args: readonly string[];
   /** Settings of the engine alone: nothing here may change how its process is started. */
-  env: z.record(z.string().check(z.regex(/^AWS_[A-Z_]+$/)), Word),
+  readonly env: Readonly<Record<string, string>>;
   /** Over the socket only: no environment, no pod spec ever holds them, and no file on a disk. */
-  credentials: z.nullable(Credentials),
+  readonly credentials: Credentials | null;
   /** Absent for our own, which mounters of releases before this word serve too. */
-  engine: z.optional(z.literal("mount-s3")),
-});
-export type MountSpec = z.infer<typeof MountSpec>;
+  readonly engine?: "mount-s3" | undefined;
+}
+
+export interface MountRequest extends MountSpec {
+  readonly do: "mount";
+  /** An engine in another container has served this mount: go on where it ended. */
+  readonly resume: boolean;
+}
 
 /** Node service to mounter. */
-export const HandoverRequest = z.discriminatedUnion("do", [
-  z.extend(MountSpec, {
-    do: z.literal("mount"),
-    /** An engine in another container has served this mount: go on where it ended. */
-    resume: z.boolean(),
-  }),
+export type HandoverRequest =
+  | MountRequest
   /** Other keys for the same mount: from now on, without a pause. */
-  z.strictObject({ do: z.literal("rekey"), credentials: z.nullable(Credentials) }),
+  | { readonly do: "rekey"; readonly credentials: Credentials | null }
   /**
    * What is served here? It comes with a socket, into which copies of the descriptors go; of
    * mount-s3's there are none.
    */
-  z.strictObject({ do: z.literal("share") }),
+  | { readonly do: "share" }
   /** Complete what was acknowledged, then end: unmounting alone does not end a connection. */
-  z.strictObject({ do: z.literal("finish") }),
-]);
-export type HandoverRequest = z.infer<typeof HandoverRequest>;
-export type MountRequest = Extract<HandoverRequest, { do: "mount" }>;
-
-const Reason = z.string().check(z.maxLength(REASON_CHARACTERS_MAX));
+  | { readonly do: "finish" };
 
 /** Mounter to node service, when it was asked. */
-export const HandoverAnswer = z.discriminatedUnion("did", [
-  z.strictObject({ did: z.literal("ready") }),
-  z.strictObject({ did: z.literal("rekeyed") }),
+export type HandoverAnswer =
+  | { readonly did: "ready" | "rekeyed" | "finished" }
   /** Null: this container serves nothing, and there is no descriptor to share. */
-  z.strictObject({ did: z.literal("shared"), mount: z.nullable(MountSpec) }),
-  z.strictObject({ did: z.literal("failed"), kind: z.enum(FAILURE_KINDS), message: Reason }),
-  z.strictObject({ did: z.literal("finished") }),
-]);
-export type HandoverAnswer = z.infer<typeof HandoverAnswer>;
+  | { readonly did: "shared"; readonly mount: MountSpec | null }
+  | { readonly did: "failed"; readonly kind: FailureKind; readonly message: string };
 
 /** Mounter to node service, unasked: how the engine is. */
-export const HandoverNote = z.discriminatedUnion("note", [
-  z.strictObject({ note: z.literal("lost"), cause: Reason }),
-  z.strictObject({ note: z.literal("recovered"), cause: Reason, pauseMs: z.number() }),
-  z.strictObject({ note: z.literal("given-up"), cause: Reason }),
-]);
-export type HandoverNote = z.infer<typeof HandoverNote>;
+export type HandoverNote =
+  | { readonly note: "lost" | "given-up"; readonly cause: string }
+  | { readonly note: "recovered"; readonly cause: string; readonly pauseMs: number };
+
+/** A word of a command line or environment: the kernel ends it at the first NUL. */
+const word = textThat((text) => !text.includes("\0"), "a text without NUL");
+const reason = textThat(
+  (text) => text.length <= REASON_CHARACTERS_MAX,
+  `a text of at most ${REASON_CHARACTERS_MAX} characters`,
+);
+
+const credentials = record<Credentials>({
+  accessKeyId: filled,
+  secretAccessKey: filled,
+  sessionToken: optional(filled),
+});
+
+const SPEC = {
+  bucket: textThat((text) => text !== "" && !text.includes("\0"), "a bucket's name"),
+  args: list(word),
+  env: table((name) => /^AWS_[A-Z_]+$/.test(name), word),
+  credentials: orNull(credentials),
+  engine: optional(oneOf(["mount-s3"])),
+};
+
+const request = choice<HandoverRequest>("do", {
+  mount: record<MountRequest>({ ...SPEC, do: oneOf(["mount"]), resume: flag }),
+  rekey: record({ do: oneOf(["rekey"]), credentials: orNull(credentials) }),
+  share: record({ do: oneOf(["share"]) }),
+  finish: record({ do: oneOf(["finish"]) }),
+});
+
+const answer = choice<HandoverAnswer>("did", {
+  ready: record({ did: oneOf(["ready"]) }),
+  rekeyed: record({ did: oneOf(["rekeyed"]) }),
+  finished: record({ did: oneOf(["finished"]) }),
+  shared: record({ did: oneOf(["shared"]), mount: orNull(record<MountSpec>(SPEC)) }),
+  failed: record({ did: oneOf(["failed"]), kind: oneOf(FAILURE_KINDS), message: reason }),
+});
+
+const note = choice<HandoverNote>("note", {
+  lost: record({ note: oneOf(["lost"]), cause: reason }),
+  recovered: record({ note: oneOf(["recovered"]), cause: reason, pauseMs: number }),
+  "given-up": record({ note: oneOf(["given-up"]), cause: reason }),
+});
 
 /** A failure as it travels: its reason is for people, and cut where it would not fit. */
 export function failedAnswer({ kind, message }: Failure): HandoverAnswer {
@@ -91,15 +129,17 @@ export function encodeLine(message: HandoverRequest | HandoverAnswer | HandoverN
   return line;
 }
 
-export function decodeLine<T>(schema: z.ZodMiniType<T>, line: string): T {
-  return parse(schema, parseJson(line));
+/** Everything that a node service may say. */
+export function decodeRequest(line: string): HandoverRequest {
+  return request(parseJson(line), "");
 }
 
 /** Everything that a mounter may say. */
 export function decodeMounterLine(line: string): HandoverAnswer | HandoverNote {
   const value = parseJson(line);
   const isNote = typeof value === "object" && value !== null && "note" in value;
-  return parse<HandoverAnswer | HandoverNote>(isNote ? HandoverNote : HandoverAnswer, value);
+  const shape: Shape<HandoverAnswer | HandoverNote> = isNote ? note : answer;
+  return shape(value, "");
 }
 
 function parseJson(line: string): unknown {
@@ -109,22 +149,4 @@ function parseJson(line: string): unknown {
     // Without its cause, which quotes the line: that may hold a key.
     throw new Failure("invalid", "the peer sent a line that is not JSON");
   }
-}
-
-/** Cuts a stream into lines, wherever the chunks end, and refuses a line that is too long. */
-export class LineBuffer {
-  readonly #decoder = new StringDecoder("utf8"); // a chunk may end within a character
-  #rest = "";
-
-  *add(bytes: Buffer): Generator<string, void, undefined> {
-    const lines = (this.#rest + this.#decoder.write(bytes)).split("\n");
-    this.#rest = lines.pop() ?? "";
-    for (const line of lines) yield checkLength(line);
-    checkLength(this.#rest);
-  }
-}
-
-function checkLength(line: string): string {
-  if (line.length <= MESSAGE_BYTES_MAX) return line;
-  throw new Failure("invalid", `the peer sent a line of more than ${MESSAGE_BYTES_MAX} bytes`);
 }

@@ -1,6 +1,7 @@
 import { closeSync } from "node:fs";
 import { Socket } from "node:net";
 import { Failure } from "../base/failure.ts";
+import { LineBuffer } from "../base/line-buffer.ts";
 import { within } from "../base/within.ts";
 import { SystemError } from "../sys/libc.ts";
 import { ProcessHandle } from "../sys/process-handle.ts";
@@ -12,7 +13,7 @@ import {
   socketPair,
 } from "../sys/unix-socket.ts";
 import type { PeerCredentials } from "../sys/unix-socket.ts";
-import { LineBuffer, decodeMounterLine, encodeLine } from "./messages.ts";
+import { MESSAGE_BYTES_MAX, decodeMounterLine, encodeLine } from "./messages.ts";
 import type {
   Credentials,
   HandoverAnswer,
@@ -178,7 +179,7 @@ export class MounterLink implements Disposable {
   }
 
   #listen(): void {
-    const lines = new LineBuffer();
+    const lines = new LineBuffer(MESSAGE_BYTES_MAX);
     this.#socket.on("data", (bytes: Buffer) => {
       try {
         for (const line of lines.add(bytes)) this.#take(decodeMounterLine(line));

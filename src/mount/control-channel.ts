@@ -1,6 +1,7 @@
 import { Failure } from "../base/failure.ts";
 import { readControlMessage } from "../supervisor/control-messages.ts";
 import type { EngineMessage, Start } from "../supervisor/control-messages.ts";
+import { ParentLine } from "../supervisor/parent-line.ts";
 
 export interface Control {
   readonly started: Promise<Start>;
@@ -12,16 +13,20 @@ export interface Control {
 }
 
 export function listen(): Control {
+  const parent = ParentLine.open();
+  if (parent === undefined) {
+    throw new Failure("invalid", "an engine is started by `s3csi mount` or in a Mountpoint Pod");
+  }
   const started = Promise.withResolvers<Start>();
   const mounted = Promise.withResolvers<void>();
   const finishing = Promise.withResolvers<"finish">();
   const rekeying = Promise.withResolvers<(credentials: Start["credentials"]) => void>();
-  process.on("message", (input: unknown) => {
+  const take = (text: string) => {
     try {
-      const message = readControlMessage(input);
+      const message = readControlMessage(JSON.parse(text));
       if (message.do === "start") return started.resolve(message);
       if (message.do === "serve") return mounted.resolve();
-      if (message.do === "ask") return void tell({ did: "alive" });
+      if (message.do === "ask") return void parent.tell({ did: "alive" });
       if (message.do === "rekey") {
         return void rekeying.promise.then((listener) => listener(message.credentials));
       }
@@ -30,8 +35,8 @@ export function listen(): Control {
     } catch (error) {
       started.reject(error);
     }
-  });
-  process.once("disconnect", () => {
+  };
+  parent.listen(take, () => {
     started.reject(new Failure("refused", "the mounter left before it said what to serve"));
     finishing.resolve("finish");
   });
@@ -45,8 +50,5 @@ export function listen(): Control {
 
 /** Resolves when the message is on its way, or when there is nobody to read it. */
 export async function tell(message: EngineMessage): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  if (process.send === undefined || !process.connected) return;
-  process.send(message, undefined, undefined, () => resolve());
-  await promise;
+  await ParentLine.open()?.tell(message);
 }

@@ -14,9 +14,6 @@ import { ServedMount } from "./served-mount.ts";
 
 /** Serves a connection that is held by others too, as its supervisor's messages say. */
 export async function runHandedOver(options: MountOptions, { env, log }: Given): Promise<number> {
-  if (process.send === undefined) {
-    throw new Failure("invalid", "an engine is started by `s3csi mount` or in a Mountpoint Pod");
-  }
   const control = listen();
   // A terminal sends them to all of its processes: the supervisor decides what they mean.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});

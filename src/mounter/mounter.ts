@@ -15,11 +15,16 @@ import { closeAll, listOf, MOUNT_FDS, mountFdsOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 import { sendWithFds } from "../sys/unix-socket.ts";
 import { Supervisor } from "../supervisor/supervisor.ts";
-import { MountS3 } from "./mount-s3.ts";
-import type { MountS3Settings } from "./mount-s3.ts";
 
 /** Our engines, one after the other, or the one mount-s3. */
 type Keeper = Pick<Supervisor, "ready" | "ended" | "rekey" | "finish" | "kill" | "replaceEngine">;
+
+/** Starts mount-s3 on a connection, which is its own from then on. */
+export type StartMountS3 = (
+  spec: MountSpec,
+  fuseFd: number,
+  own: { readonly log: Log; readonly onDeath: (cause: string) => void },
+) => Keeper;
 
 interface Served {
   readonly spec: MountSpec;
@@ -37,7 +42,7 @@ export class Mounter {
   readonly #log: Log;
   readonly #over = Promise.withResolvers<number>();
   readonly #server: HandoverServer;
-  readonly #mountS3: MountS3Settings | undefined;
+  readonly #mountS3: StartMountS3 | undefined;
   #keeper: Keeper | undefined;
   /** What the keeper serves: the node service may ask for it, to keep it too. */
   #served: Served | undefined;
@@ -45,7 +50,7 @@ export class Mounter {
   #leaving = false;
 
   /** With `mountS3` that program serves, and nothing else does. */
-  constructor(log: Log, mountS3?: MountS3Settings) {
+  constructor(log: Log, mountS3?: StartMountS3) {
     this.#log = log;
     this.#mountS3 = mountS3;
     this.#server = new HandoverServer((...a) => this.#handle(...a), log);
@@ -113,12 +118,7 @@ export class Mounter {
     throw new Failure("invalid", `${fds.length} descriptors came, not ${MOUNT_FDS.join(", ")}`);
   }
 
-  #giveAway(
-    settings: MountS3Settings,
-    spec: MountSpec,
-    resume: boolean,
-    fds: readonly number[],
-  ): Keeper {
+  #giveAway(start: StartMountS3, spec: MountSpec, resume: boolean, fds: readonly number[]): Keeper {
     if (spec.engine !== "mount-s3" || resume) {
       const wanted = resume ? "goes on with no mount of another" : "is not what was asked for";
       throw new Failure("invalid", `this pod serves by mount-s3, which ${wanted}`);
@@ -128,7 +128,7 @@ export class Mounter {
       throw new Failure("invalid", `${fds.length} descriptors came, not fuse alone`);
     }
     const onDeath = (cause: string) => this.#server.tell({ note: "given-up", cause });
-    const keeper = new MountS3(spec, fuseFd, { ...settings, log: this.#log, onDeath });
+    const keeper = start(spec, fuseFd, { log: this.#log, onDeath });
     this.#served = { spec, fds: undefined, resume };
     return keeper;
   }

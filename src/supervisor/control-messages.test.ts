@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
 import { readControlMessage } from "./control-messages.ts";
 
-const KEYS = { accessKeyId: "a", secretAccessKey: "s", sessionToken: undefined };
+const KEYS = { accessKeyId: "a", secretAccessKey: "s" };
 
 const FDS = { fuseFd: 3, slotsFd: 4, journalFd: 5, spoolFd: 6 };
 const START = { do: "start", ...FDS, resume: false, waits: false, mountedByUs: true } as const;

@@ -1,5 +1,11 @@
-import { Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
+import { choice, descriptor, filled, flag, oneOf, optional, record } from "../base/shape.ts";
+import type { Shape } from "../base/shape.ts";
+
+/** Where an engine finds the number of its end of the line. */
+export const CONTROL_FD_VARIABLE = "S3CSI_CONTROL_FD";
+/** A message is one line of JSON. */
+export const CONTROL_LINE_MAX = 64 * 1024;
 
 export interface Start {
   readonly do: "start";
@@ -22,7 +28,7 @@ interface Keys {
   readonly sessionToken?: string | undefined;
 }
 
-/** What a supervisor tells its engine over the ipc channel. */
+/** What a supervisor tells its engine over a socket that both have from its start. */
 export type ControlMessage =
   | Start
   /** It is mounted now. */
@@ -39,62 +45,32 @@ export type EngineMessage =
   | { readonly did: "failed"; readonly kind: FailureKind; readonly message: string }
   | { readonly did: "finished" };
 
-/**
- * Our own parent's words, checked by hand: applications wait while an engine starts, and loading
- * zod for two messages would be a third of that time.
- */
+const keys = record<Keys>({
+  accessKeyId: filled,
+  secretAccessKey: filled,
+  sessionToken: optional(filled),
+});
+const credentials: Shape<Start["credentials"]> = (value, name) =>
+  value === null || value === "find" ? value : keys(value, name);
+
+const control = choice<ControlMessage>("do", {
+  start: record<Start>({
+    do: oneOf(["start"]),
+    fuseFd: descriptor,
+    slotsFd: descriptor,
+    journalFd: descriptor,
+    spoolFd: descriptor,
+    resume: flag,
+    waits: flag,
+    mountedByUs: flag,
+    credentials,
+  }),
+  serve: record({ do: oneOf(["serve"]) }),
+  rekey: record({ do: oneOf(["rekey"]), credentials }),
+  ask: record({ do: oneOf(["ask"]) }),
+  finish: record({ do: oneOf(["finish"]) }),
+});
+
 export function readControlMessage(input: unknown): ControlMessage {
-  const message = recordOf("the message", input);
-  const verb = message["do"];
-  if (verb === "serve" || verb === "ask" || verb === "finish") return { do: verb };
-  if (verb === "rekey") return { do: verb, credentials: credentialsOf(message) };
-  if (verb !== "start") throw wrong("do", '"start", "serve", "rekey", "ask" or "finish"');
-  const { resume, waits, mountedByUs } = message;
-  const fds = {
-    fuseFd: descriptorOf("fuseFd", message),
-    slotsFd: descriptorOf("slotsFd", message),
-    journalFd: descriptorOf("journalFd", message),
-    spoolFd: descriptorOf("spoolFd", message),
-  };
-  if (typeof resume !== "boolean") throw wrong("resume", "true or false");
-  if (typeof waits !== "boolean") throw wrong("waits", "true or false");
-  if (typeof mountedByUs !== "boolean") throw wrong("mountedByUs", "true or false");
-  const start = { do: "start", ...fds, resume, waits, mountedByUs } as const;
-  return { ...start, credentials: credentialsOf(message) };
-}
-
-function credentialsOf({ credentials }: Readonly<Record<string, unknown>>): Start["credentials"] {
-  const isWord = credentials === null || credentials === "find";
-  return isWord ? credentials : readKeys(credentials);
-}
-
-function readKeys(input: unknown): Keys {
-  const { accessKeyId, secretAccessKey, sessionToken } = recordOf("credentials", input);
-  return {
-    accessKeyId: textOf("credentials.accessKeyId", accessKeyId),
-    secretAccessKey: textOf("credentials.secretAccessKey", secretAccessKey),
-    sessionToken:
-      sessionToken === undefined ? undefined : textOf("credentials.sessionToken", sessionToken),
-  };
-}
-
-function descriptorOf(name: string, message: Readonly<Record<string, unknown>>): number {
-  const fd = message[name];
-  if (typeof fd === "number" && Number.isSafeInteger(fd) && fd >= 0) return fd;
-  throw wrong(name, "a descriptor");
-}
-
-function recordOf(what: string, input: unknown): Readonly<Record<string, unknown>> {
-  if (typeof input !== "object" || input === null) throw wrong(what, "an object");
-  return { ...input };
-}
-
-function textOf(what: string, input: unknown): string {
-  if (typeof input !== "string" || input === "") throw wrong(what, "a text that is not empty");
-  return input;
-}
-
-/** Without the value: it may be a secret. */
-function wrong(what: string, right: string): Failure {
-  return new Failure("invalid", `from the mounter: ${what} must be ${right}`);
+  return control(input, "");
 }

@@ -1,12 +1,18 @@
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { Buffer } from "node:buffer";
+import { closeSync, readSync } from "node:fs";
 import { Failure, isFailureKind } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
+import { LineBuffer } from "../base/line-buffer.ts";
+import { Child } from "../sys/child.ts";
+import type { ChildEnd } from "../sys/child.ts";
+import { SystemError } from "../sys/libc.ts";
+import { listOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
+import { FOREVER_MS } from "../sys/poll.ts";
+import { sendWithFds, socketPair, untilReadable } from "../sys/unix-socket.ts";
+import { CONTROL_FD_VARIABLE, CONTROL_LINE_MAX } from "./control-messages.ts";
 import type { ControlMessage, Start } from "./control-messages.ts";
 
-/** Where the child finds what it inherits; 0 to 2 are the usual ones. */
-const CHILD_FDS = { fuse: 3, slots: 4, journal: 5, spool: 6 } as const satisfies MountFds;
 /** For names, the files of a cache, and notifications, which may wait long inside the kernel. */
 const POOL_THREADS = "8";
 
@@ -28,9 +34,7 @@ export interface EngineSpec {
 export class EngineFailure extends Failure {}
 
 /** How a process has ended. `orderly`: it said so before; everything else is a crash. */
-export interface EngineEnd {
-  readonly code: number | null;
-  readonly signal: NodeJS.Signals | null;
+export interface EngineEnd extends ChildEnd {
   readonly orderly: boolean;
 }
 
@@ -38,41 +42,38 @@ export interface EngineEnd {
 export class EngineProcess {
   /** It is dead, and the kernel has taken back all that it held. */
   readonly ended: Promise<EngineEnd>;
-  readonly #child: ChildProcess;
+  readonly #child: Child | undefined;
   readonly #ready = Promise.withResolvers<void>();
   readonly #mount: (() => void) | undefined;
+  /** Our end of the line to it; undefined once it has closed its own. */
+  #control: number | undefined;
   #orderly = false;
   #onAlive: (() => void) | undefined;
 
   /** The descriptors are inherited: the caller keeps its own. */
   constructor(spec: EngineSpec, fds: MountFds, how: { readonly resume: boolean }) {
-    const { program = process.argv[1] ?? "" } = spec; // the bundle, or its source
-    this.#child = spawn(process.execPath, [program, "engine", ...spec.args], {
-      env: { ...spec.env, UV_THREADPOOL_SIZE: POOL_THREADS },
-      stdio: ["ignore", "inherit", "inherit", fds.fuse, fds.slots, fds.journal, fds.spool, "ipc"],
-    });
-    this.ended = new Promise((resolve) => {
-      // "close", not "exit": only then has everything that it told arrived.
-      this.#child.once("close", (code, signal) => {
-        resolve({ code, signal, orderly: this.#orderly });
-      });
-      this.#child.once("error", () => resolve({ code: 1, signal: null, orderly: false }));
-    });
+    const { mine, theirs } = socketPair();
+    this.#control = mine;
+    try {
+      this.#child = spawnEngine(spec, [...listOf(fds), theirs], theirs);
+    } finally {
+      closeSync(theirs);
+    }
     this.#ready.promise.catch(() => {}); // whoever waits for it hears of it
+    this.ended = this.#run(mine);
     void this.ended.then((end) => {
       this.#ready.reject(new Failure("remote", `the engine ended (${describe(end)}) too early`));
     });
-    this.#child.on("message", (message) => this.#take(message));
     const { credentials, mountedByUs } = spec;
     const waits = !how.resume && spec.mount !== undefined;
     this.#mount = spec.mount;
-    const { slots: slotsFd, journal: journalFd, spool: spoolFd } = CHILD_FDS;
-    const fdNumbers = { fuseFd: CHILD_FDS.fuse, slotsFd, journalFd, spoolFd };
+    const { fuse: fuseFd, slots: slotsFd, journal: journalFd, spool: spoolFd } = fds;
+    const fdNumbers = { fuseFd, slotsFd, journalFd, spoolFd };
     this.#tell({ do: "start", ...fdNumbers, credentials, mountedByUs, waits, resume: how.resume });
   }
 
   get pid(): number {
-    return this.#child.pid ?? 0;
+    return this.#child?.pid ?? 0;
   }
 
   /** Resolves when it serves; rejects with the engine's own words when it can't. */
@@ -96,11 +97,50 @@ export class EngineProcess {
   }
 
   kill(): void {
-    this.#child.kill("SIGKILL");
+    this.#child?.kill();
+  }
+
+  /** Its end closes the line behind the last that it told: only then is it waited for. */
+  async #run(control: number): Promise<EngineEnd> {
+    if (this.#child === undefined) {
+      this.#hangUp();
+      return { code: 1, signal: null, orderly: false };
+    }
+    await this.#listen(control);
+    const end = await this.#child.untilEnd();
+    return { ...end, orderly: this.#orderly };
+  }
+
+  async #listen(control: number): Promise<void> {
+    const buffer = Buffer.alloc(CONTROL_LINE_MAX);
+    const lines = new LineBuffer(CONTROL_LINE_MAX);
+    try {
+      for (;;) {
+        if (!(await untilReadable(control, FOREVER_MS))) continue;
+        const count = readSync(control, buffer);
+        if (count === 0) return;
+        for (const line of lines.add(buffer.subarray(0, count))) this.#take(JSON.parse(line));
+      }
+    } catch (error) {
+      // One that has died with something unread is told by an error; one that raves is ended.
+      if (!(error instanceof Error && "syscall" in error)) this.kill();
+    } finally {
+      this.#hangUp();
+    }
+  }
+
+  #hangUp(): void {
+    if (this.#control !== undefined) closeSync(this.#control);
+    this.#control = undefined;
   }
 
   #tell(message: ControlMessage): void {
-    if (this.#child.connected) this.#child.send(message, () => {});
+    if (this.#control === undefined) return;
+    try {
+      sendWithFds(this.#control, Buffer.from(`${JSON.stringify(message)}\n`), []);
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error; // it is dead or hangs: others see to that
+    }
   }
 
   #attach(): void {
@@ -123,6 +163,27 @@ export class EngineProcess {
     const kind = isFailureKind(message.kind) ? message.kind : "remote";
     this.#orderly = true; // it ended on purpose, and said why
     this.#ready.reject(new EngineFailure(kind, String(message.message)));
+  }
+}
+
+/** Undefined: there is no such program, or no room for a process. */
+function spawnEngine(
+  { program = process.argv[1] ?? "", args, env }: EngineSpec, // the bundle, or its source
+  fds: readonly number[],
+  controlFd: number,
+): Child | undefined {
+  const node = process.execPath;
+  const own = { UV_THREADPOOL_SIZE: POOL_THREADS, [CONTROL_FD_VARIABLE]: String(controlFd) };
+  try {
+    return new Child({
+      path: node,
+      argv: [node, program, "engine", ...args],
+      env: { ...env, ...own },
+      fds,
+    });
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    return undefined;
   }
 }
 

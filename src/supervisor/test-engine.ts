@@ -1,4 +1,6 @@
 import { appendFileSync, readFileSync } from "node:fs";
+import type { EngineMessage } from "./control-messages.ts";
+import { ParentLine } from "./parent-line.ts";
 
 /**
  * For tests: a program that behaves as an engine does, each one of a row as its word says. The
@@ -10,11 +12,11 @@ function write(line: string): void {
   appendFileSync(diary, `${line}\n`);
 }
 
-function tell(message: object): Promise<void> {
-  return new Promise((resolve) => process.send?.(message, () => resolve()));
+async function tell(message: EngineMessage): Promise<void> {
+  await parent?.tell(message);
 }
 
-async function end(status: number, message: object): Promise<void> {
+async function end(status: number, message: EngineMessage): Promise<void> {
   await tell(message);
   process.exit(status);
 }
@@ -33,13 +35,17 @@ const earlier = readFileSync(diary, "utf8")
   .split("\n")
   .filter((line) => line.startsWith("start"));
 const word = words[earlier.length] ?? words.at(-1);
-process.on("message", (message: { do: string; resume?: boolean }) => {
-  if (message.do === "start") {
-    write(`start ${word} ${message.resume === true ? "resume" : "new"}`);
-    void start();
-  } else if (message.do === "finish") {
-    write(`finish ${word}`);
-    void end(0, { did: "finished" });
-  } else if (word !== "hangs") void tell({ did: "alive" });
-});
-process.on("disconnect", () => process.exit(1));
+const parent = ParentLine.open();
+parent?.listen(
+  (text) => {
+    const message = JSON.parse(text) as { readonly do: string; readonly resume?: boolean };
+    if (message.do === "start") {
+      write(`start ${word} ${message.resume === true ? "resume" : "new"}`);
+      void start();
+    } else if (message.do === "finish") {
+      write(`finish ${word}`);
+      void end(0, { did: "finished" });
+    } else if (word !== "hangs") void tell({ did: "alive" });
+  },
+  () => process.exit(1),
+);

@@ -47,8 +47,10 @@ function openPlace(path: string): Place {
  * makes of the last; while that is undefined, it waits for the next change. No link is followed and
  * nothing outside is reached, whoever owns the directories on the way.
  *
- * Each step of the way is watched, and so is the mount table: the kubelet makes a directory first
- * and mounts a memory volume on top of it afterwards, which no watch on the directory tells.
+ * Each step of the way is watched. A last directory that is no mount point yet may become one: the
+ * kubelet makes it first and mounts a memory volume on top of it afterwards, which no watch on a
+ * directory tells. Only so long the mount table is looked at too: it changes hundreds of times
+ * while a crowd of pods starts.
  */
 export async function untilBeneath<T>(
   root: string,
@@ -72,7 +74,9 @@ export async function untilBeneath<T>(
     }
   };
   using way = new WatchedWay(openPlace(root), names, look);
-  using _mounts = onMountChange(look);
+  using _mounts = onMountChange(() => {
+    if (way.mayBeMountedOn) look();
+  });
   const abort = () => reject(signal.reason);
   signal.addEventListener("abort", abort, { once: true });
   look();
@@ -104,6 +108,7 @@ export function lookBeneath<T>(
 interface WatchedDirectory {
   /** Device and inode: another directory of the same name is another directory. */
   readonly identity: string;
+  readonly device: number;
   readonly watcher: FSWatcher;
 }
 
@@ -112,12 +117,19 @@ class WatchedWay implements Disposable {
   readonly #root: Place;
   readonly #names: readonly string[];
   readonly #changed: () => void;
+  readonly #device: number;
   #watched: WatchedDirectory[] = [];
 
   constructor(root: Place, names: readonly string[], changed: () => void) {
     this.#root = root;
+    this.#device = fstatSync(root.fd).dev;
     this.#names = names;
     this.#changed = changed;
+  }
+
+  /** The last directory is there, and still on the device where the way begins. */
+  get mayBeMountedOn(): boolean {
+    return this.#watched[this.#names.length - 1]?.device === this.#device;
   }
 
   /** Goes as far as the way exists. Watches are set before the look at what they watch for. */
@@ -150,7 +162,7 @@ class WatchedWay implements Disposable {
       this.#changed();
     });
     watcher.on("error", this.#changed); // the look that follows meets the cause
-    this.#watched.push({ identity, watcher });
+    this.#watched.push({ identity, device: dev, watcher });
   }
 
   #forget(depth: number): undefined {

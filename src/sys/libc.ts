@@ -26,6 +26,20 @@ export function bind(prototype: string): (...args: any[]) => any {
   return libc.func(prototype);
 }
 
+/** The same call in a thread of the pool, for one that may take long. Its errno is lost. */
+export function inThread(call: ReturnType<typeof bind>, ...args: unknown[]): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  (call as unknown as ThreadCall).async(...args, (error: Error | null, result: number) => {
+    if (error === null) resolve(result);
+    else reject(error);
+  });
+  return promise;
+}
+
+interface ThreadCall {
+  async(...argsAndCallback: unknown[]): void;
+}
+
 export const O_CLOEXEC = 0o2000000; // not among Node's constants
 
 export const fcntl = bind("int fcntl(int fd, int command, int argument)");

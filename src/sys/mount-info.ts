@@ -45,6 +45,7 @@ export function mountAt(
 
 /** mountinfo writes space, tab, newline and backslash as `\040` and so on. */
 function unescapeOctal(text: string): string {
+  if (!text.includes("\\")) return text;
   return text.replace(/\\([0-7]{3})/g, (_, octal: string) =>
     String.fromCodePoint(Number.parseInt(octal, 8)),
   );

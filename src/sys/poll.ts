@@ -1,5 +1,5 @@
 import koffi from "koffi";
-import { bind } from "./libc.ts";
+import { bind, inThread } from "./libc.ts";
 
 export const POLLIN = 0x1;
 export const POLLPRI = 0x2;
@@ -19,14 +19,9 @@ export interface PollFd {
  * Waits in a pool thread until one of the descriptors has an event. False: the time is over, or a
  * signal came in between; who still wants to wait asks again.
  */
-export function poll(wanted: readonly PollFd[], timeoutMs: number): Promise<boolean> {
-  const { promise, resolve, reject } = Promise.withResolvers<boolean>();
+export async function poll(wanted: readonly PollFd[], timeoutMs: number): Promise<boolean> {
   const fds = wanted.map(({ fd, events }) => ({ fd, events, revents: 0 }));
-  (cPoll as unknown as AsyncPoll).async(fds, fds.length, timeoutMs, (error, count) => {
-    if (error !== null) reject(error);
-    else resolve(count > 0);
-  });
-  return promise;
+  return (await inThread(cPoll, fds, fds.length, timeoutMs)) > 0;
 }
 
 /** What is there now: without a wait, and without a thread. */
@@ -34,13 +29,4 @@ export function eventsOf({ fd, events }: PollFd): number {
   const asked = [{ fd, events, revents: 0 }];
   cPoll(asked, asked.length, 0);
   return asked[0]?.revents ?? 0;
-}
-
-interface AsyncPoll {
-  async(
-    fds: object[],
-    count: number,
-    timeoutMs: number,
-    done: (error: Error | null, count: number) => void,
-  ): void;
 }

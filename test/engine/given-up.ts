@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { createLog } from "../../src/base/pino-log.ts";
 import { mountFuse, openFuseDevice } from "../../src/sys/fuse-mount.ts";
 import { createMountMemory } from "../../src/sys/mount-fds.ts";
+import { CONTROL_FD_VARIABLE } from "../../src/supervisor/control-messages.ts";
 import { Supervisor } from "../../src/supervisor/supervisor.ts";
 
 /**
@@ -27,6 +28,6 @@ async function supervise([, bucket = "", dir = ""]: readonly string[]): Promise<
   process.exitCode = await supervisor.ended;
 }
 
-if (process.send === undefined) await supervise(process.argv.slice(2));
+if (process.env[CONTROL_FD_VARIABLE] === undefined) await supervise(process.argv.slice(2));
 else if (existsSync(process.env["NO_ENGINE"] ?? "")) process.exit(9);
 else await import("../../src/main.ts");

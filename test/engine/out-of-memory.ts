@@ -1,6 +1,7 @@
 import { createLog } from "../../src/base/pino-log.ts";
 import { openFuseDevice } from "../../src/sys/fuse-mount.ts";
 import { createMountMemory } from "../../src/sys/mount-fds.ts";
+import { ParentLine } from "../../src/supervisor/parent-line.ts";
 import { Supervisor } from "../../src/supervisor/supervisor.ts";
 
 /** A supervisor, and as its own child an engine that takes all memory there is, once. */
@@ -17,16 +18,24 @@ async function supervise(): Promise<void> {
   process.exitCode = await supervisor.ended;
 }
 
-function serve(): void {
+function serve(parent: ParentLine): void {
   const held: Buffer[] = [];
-  process.on("message", (message: { do: string; resume?: boolean }) => {
-    if (message.do === "finish") process.send?.({ did: "finished" }, () => process.exit(0));
+  const take = async (text: string) => {
+    const message = JSON.parse(text) as { readonly do: string; readonly resume?: boolean };
+    if (message.do === "finish") {
+      await parent.tell({ did: "finished" });
+      process.exit(0);
+    }
     if (message.do !== "start") return;
-    process.send?.({ did: "ready" }, () => {
-      while (message.resume !== true) held.push(Buffer.alloc(PIECE_BYTES, 1));
-    });
-  });
+    await parent.tell({ did: "ready" });
+    while (message.resume !== true) held.push(Buffer.alloc(PIECE_BYTES, 1));
+  };
+  parent.listen(
+    (text) => void take(text),
+    () => process.exit(1),
+  );
 }
 
-if (process.send === undefined) await supervise();
-else serve();
+const line = ParentLine.open();
+if (line === undefined) await supervise();
+else serve(line);
