@@ -111,6 +111,13 @@ test("one that hangs is killed", async () => {
   assert.equal((await recovered).cause, "SIGKILL");
 });
 
+test("one that does not speak as engines do is killed", async () => {
+  await using mount = supervise(["crashes", "raves", "serves"]);
+  const recovered = mount.recovered();
+  await mount.supervisor.ready;
+  assert.equal((await recovered).attempts, 2);
+});
+
 test("a replaced engine is followed by another program of the same name", async () => {
   await using mount = supervise(["serves"]);
   await mount.supervisor.ready;

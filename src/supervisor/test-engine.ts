@@ -1,4 +1,5 @@
-import { appendFileSync, readFileSync } from "node:fs";
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { CONTROL_FD_VARIABLE } from "./control-messages.ts";
 import type { EngineMessage } from "./control-messages.ts";
 import { ParentLine } from "./parent-line.ts";
 
@@ -24,6 +25,7 @@ async function end(status: number, message: EngineMessage): Promise<void> {
 async function start(): Promise<void> {
   if (word === "deaf") return;
   if (word === "dies") process.exit(9);
+  if (word === "raves") return writeFileSync(Number(process.env[CONTROL_FD_VARIABLE]), "?\n");
   if (word === "invalid") await end(2, { did: "failed", kind: "invalid", message: "what is this" });
   if (word === "away") await end(5, { did: "failed", kind: "remote", message: "S3 is away" });
   await tell({ did: "ready" });
