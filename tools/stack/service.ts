@@ -103,19 +103,24 @@ export class Service implements AsyncDisposable {
   }
 
   /**
-   * A wrapper ends with its program, but a killed wrapper would leave it running. Only one that
-   * has not come to start its program yet is killed itself.
+   * A wrapper ends with its program, but a killed wrapper would leave it running. One that has not
+   * come to start its program yet is killed with all its group, where that would be at once.
    */
   async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
     const wrapper = this.#wrapped ? this.#child.pid : undefined;
     const program = wrapper && (await onlyChildOf(wrapper).catch(() => undefined));
-    if (program === undefined) this.#child.kill(signal);
-    else killIfThere(program, signal);
+    if (program !== undefined) killIfThere(program, signal);
+    else if (this.#isThere) killIfThere(-this.pid, signal);
     await this.ended;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
+  }
+
+  get #isThere(): boolean {
+    const { pid, exitCode, signalCode } = this.#child;
+    return pid !== undefined && exitCode === null && signalCode === null;
   }
 
   #take(line: string, log: NodeJS.WritableStream): void {
