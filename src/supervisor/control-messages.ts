@@ -4,8 +4,8 @@ import type { Shape } from "../base/shape.ts";
 
 /** Where an engine finds the number of its end of the line. */
 export const CONTROL_FD_VARIABLE = "S3CSI_CONTROL_FD";
-/** A message is one line of JSON. */
-export const CONTROL_LINE_MAX = 64 * 1024;
+/** A message is one line of JSON: no more than a hand-over's is, and what a start says besides. */
+export const CONTROL_LINE_MAX = 128 * 1024;
 
 export interface Start {
   readonly do: "start";
