@@ -1,17 +1,21 @@
 import assert from "node:assert/strict";
-import { fork, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import * as fs from "node:fs/promises";
+import { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
+import { CONTROL_FD_VARIABLE } from "../../src/supervisor/control-messages.ts";
 import { mountFuse, openFuseDevice, unmount } from "../../src/sys/fuse-mount.ts";
 import { closeMountFds, createMountMemory, MOUNT_FDS } from "../../src/sys/mount-fds.ts";
 import type { MountFds } from "../../src/sys/mount-fds.ts";
 import { MOUNT, mountBucket } from "./engine-process.ts";
 import { TestBucket } from "./test-bucket.ts";
 
+const CONTROL_FD = 3;
 const FDS = { fuseFd: 4, slotsFd: 5, journalFd: 6, spoolFd: 7 };
 
 /** What the node service does: it owns the connection, and an engine is only started on it. */
@@ -42,15 +46,29 @@ describe("how an engine begins and ends", () => {
   after(() => bucket[Symbol.asyncDispose]());
 
   function startEngine({ fds }: { fds: MountFds }, args: string[] = []) {
-    const child = fork(MOUNT[0], ["engine", bucket.name, "/dev/fd/0", ...args], {
-      env: { AWS_ENDPOINT_URL: bucket.access.endpoint, UV_THREADPOOL_SIZE: "12" },
-      stdio: ["ignore", "ignore", "ignore", "ipc", ...MOUNT_FDS.map((name) => fds[name])],
+    const words = [MOUNT[0], "engine", bucket.name, "/dev/fd/0", ...args];
+    const env = {
+      AWS_ENDPOINT_URL: bucket.access.endpoint,
+      UV_THREADPOOL_SIZE: "12",
+      [CONTROL_FD_VARIABLE]: String(CONTROL_FD),
+    };
+    const child = spawn(process.execPath, words, {
+      env,
+      stdio: ["ignore", "ignore", "ignore", "pipe", ...MOUNT_FDS.map((name) => fds[name])],
     });
     const exited = once(child, "exit");
+    const control = child.stdio[CONTROL_FD];
+    assert(control instanceof Socket);
+    const lines = createInterface({ input: control })[Symbol.asyncIterator]();
     return {
-      child,
       exited,
-      said: async () => (await once(child, "message"))[0],
+      tell: (message: object) => control.write(`${JSON.stringify(message)}\n`),
+      /** What it says next; nothing more when it has closed the line. */
+      said: async () => {
+        const { value, done } = await lines.next();
+        return done === true ? undefined : JSON.parse(value);
+      },
+      hangUp: () => control.destroy(),
       [Symbol.asyncDispose]: async () => {
         if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
         await exited;
@@ -91,11 +109,11 @@ describe("how an engine begins and ends", () => {
   test("handed over: ready, then finish completes writes and leaves the connection alive", async () => {
     await using owner = await ownMount();
     await using engine = startEngine(owner);
-    engine.child.send(startMessage());
+    engine.tell(startMessage());
     assert.deepEqual(await engine.said(), { did: "ready" });
     await using file = await fs.open(join(owner.dir, "handed"), "w");
     await file.write("over");
-    engine.child.send({ do: "finish" });
+    engine.tell({ do: "finish" });
     assert.deepEqual(await engine.said(), { did: "finished" });
     assert.deepEqual(await engine.exited, [0, null]);
     assert.equal((await bucket.get("handed")).toString(), "over");
@@ -107,7 +125,7 @@ describe("how an engine begins and ends", () => {
   test("handed over: unmounted everywhere, it finishes by itself", async () => {
     await using owner = await ownMount();
     await using engine = startEngine(owner);
-    engine.child.send(startMessage());
+    engine.tell(startMessage());
     assert.deepEqual(await engine.said(), { did: "ready" });
     owner.leave();
     assert.deepEqual(await engine.said(), { did: "finished" });
@@ -117,9 +135,9 @@ describe("how an engine begins and ends", () => {
   test("handed over: the parent's end is the engine's", async () => {
     await using owner = await ownMount();
     await using engine = startEngine(owner);
-    engine.child.send(startMessage());
+    engine.tell(startMessage());
     assert.deepEqual(await engine.said(), { did: "ready" });
-    engine.child.disconnect();
+    engine.hangUp();
     assert.deepEqual(await engine.exited, [0, null]);
   });
 
@@ -133,7 +151,7 @@ describe("how an engine begins and ends", () => {
     test(`handed over: ${name} is told precisely`, async () => {
       await using owner = await ownMount();
       await using engine = startEngine(owner, args);
-      engine.child.send(message());
+      engine.tell(message());
       const told = await engine.said();
       assert.equal(told.did, "failed");
       assert.equal(told.kind, kind);
