@@ -26,9 +26,7 @@ export function textThat(isRight: (text: string) => boolean, right: string): Sha
 }
 
 export function oneOf<const T extends string>(words: readonly T[]): Shape<T> {
-  return (value, name) =>
-    words.find((word) => word === value) ??
-    refuse(name, words.map((word) => JSON.stringify(word)).join(" or "));
+  return (value, name) => words.find((word) => word === value) ?? refuse(name, anyOf(words));
 }
 
 export function orNull<T>(shape: Shape<T>): Shape<T | null> {
@@ -72,16 +70,19 @@ export function record<T extends object>(fields: { [K in keyof T]-?: Shape<T[K]>
 
 /** A record of one of several kinds, as the word in one of its fields says. */
 export function choice<T>(by: string, kinds: Readonly<Record<string, Shape<T>>>): Shape<T> {
-  const kind = oneOf(Object.keys(kinds));
+  const shapes = new Map<unknown, Shape<T>>(Object.entries(kinds));
   return (value, name) => {
-    const word = kind(recordOf(value, name)[by], pathOf(name, by));
-    const shape = kinds[word] ?? refuse(pathOf(name, by), "known");
-    return shape(value, name);
+    const shape = shapes.get(recordOf(value, name)[by]);
+    return (shape ?? refuse(pathOf(name, by), anyOf(Object.keys(kinds))))(value, name);
   };
 }
 
-export function refuse(name: string, right: string): never {
+function refuse(name: string, right: string): never {
   throw new Failure("invalid", `${name === "" ? "the message" : name} must be ${right}`);
+}
+
+function anyOf(words: readonly string[]): string {
+  return words.map((word) => JSON.stringify(word)).join(" or ");
 }
 
 function pathOf(name: string, field: string): string {

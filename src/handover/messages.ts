@@ -1,8 +1,10 @@
 import { FAILURE_KINDS, Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
+import { keys } from "../base/keys.ts";
+import type { Keys } from "../base/keys.ts";
+import { parseJson } from "../base/parse-json.ts";
 import {
   choice,
-  filled,
   flag,
   list,
   number,
@@ -24,11 +26,7 @@ export const MESSAGE_BYTES_MAX = 64 * 1024;
 
 const REASON_CHARACTERS_MAX = 4096;
 
-export interface Credentials {
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-  readonly sessionToken?: string | undefined;
-}
+export type Credentials = Keys;
 
 /** What a Mountpoint Pod serves, for as many engines and pods as it takes. */
 export interface MountSpec {
@@ -81,23 +79,17 @@ const reason = textThat(
   `a text of at most ${REASON_CHARACTERS_MAX} characters`,
 );
 
-const credentials = record<Credentials>({
-  accessKeyId: filled,
-  secretAccessKey: filled,
-  sessionToken: optional(filled),
-});
-
 const SPEC = {
   bucket: textThat((text) => text !== "" && !text.includes("\0"), "a bucket's name"),
   args: list(word),
   env: table((name) => /^AWS_[A-Z_]+$/.test(name), word),
-  credentials: orNull(credentials),
+  credentials: orNull(keys),
   engine: optional(oneOf(["mount-s3"])),
 };
 
 const request = choice<HandoverRequest>("do", {
   mount: record<MountRequest>({ ...SPEC, do: oneOf(["mount"]), resume: flag }),
-  rekey: record({ do: oneOf(["rekey"]), credentials: orNull(credentials) }),
+  rekey: record({ do: oneOf(["rekey"]), credentials: orNull(keys) }),
   share: record({ do: oneOf(["share"]) }),
   finish: record({ do: oneOf(["finish"]) }),
 });
@@ -140,13 +132,4 @@ export function decodeMounterLine(line: string): HandoverAnswer | HandoverNote {
   const isNote = typeof value === "object" && value !== null && "note" in value;
   const shape: Shape<HandoverAnswer | HandoverNote> = isNote ? note : answer;
   return shape(value, "");
-}
-
-function parseJson(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    // Without its cause, which quotes the line: that may hold a key.
-    throw new Failure("invalid", "the peer sent a line that is not JSON");
-  }
 }

@@ -1,4 +1,5 @@
 import { Failure } from "../base/failure.ts";
+import { parseJson } from "../base/parse-json.ts";
 import { readControlMessage } from "../supervisor/control-messages.ts";
 import type { EngineMessage, Start } from "../supervisor/control-messages.ts";
 import { ParentLine } from "../supervisor/parent-line.ts";
@@ -23,7 +24,7 @@ export function listen(): Control {
   const rekeying = Promise.withResolvers<(credentials: Start["credentials"]) => void>();
   const take = (text: string) => {
     try {
-      const message = readControlMessage(JSON.parse(text));
+      const message = readControlMessage(parseJson(text));
       if (message.do === "start") return started.resolve(message);
       if (message.do === "serve") return mounted.resolve();
       if (message.do === "ask") return void parent.tell({ did: "alive" });

@@ -1,5 +1,7 @@
 import type { FailureKind } from "../base/failure.ts";
-import { choice, descriptor, filled, flag, oneOf, optional, record } from "../base/shape.ts";
+import { keys } from "../base/keys.ts";
+import type { Keys } from "../base/keys.ts";
+import { choice, descriptor, flag, oneOf, record } from "../base/shape.ts";
 import type { Shape } from "../base/shape.ts";
 
 /** Where an engine finds the number of its end of the line. */
@@ -22,12 +24,6 @@ export interface Start {
   readonly credentials: Keys | null | "find";
 }
 
-interface Keys {
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-  readonly sessionToken?: string | undefined;
-}
-
 /** What a supervisor tells its engine over a socket that both have from its start. */
 export type ControlMessage =
   | Start
@@ -45,11 +41,6 @@ export type EngineMessage =
   | { readonly did: "failed"; readonly kind: FailureKind; readonly message: string }
   | { readonly did: "finished" };
 
-const keys = record<Keys>({
-  accessKeyId: filled,
-  secretAccessKey: filled,
-  sessionToken: optional(filled),
-});
 const credentials: Shape<Start["credentials"]> = (value, name) =>
   value === null || value === "find" ? value : keys(value, name);
 

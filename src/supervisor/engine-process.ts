@@ -3,6 +3,7 @@ import { closeSync, readSync } from "node:fs";
 import { Failure, isFailureKind } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import { LineBuffer } from "../base/line-buffer.ts";
+import { parseJson } from "../base/parse-json.ts";
 import { Child } from "../sys/child.ts";
 import type { ChildEnd } from "../sys/child.ts";
 import { SystemError } from "../sys/libc.ts";
@@ -119,7 +120,7 @@ export class EngineProcess {
         if (!(await untilReadable(control, FOREVER_MS))) continue;
         const count = readSync(control, buffer);
         if (count === 0) return;
-        for (const line of lines.add(buffer.subarray(0, count))) this.#take(JSON.parse(line));
+        for (const line of lines.add(buffer.subarray(0, count))) this.#take(parseJson(line));
       }
     } catch (error) {
       // One that has died with something unread is told by an error; one that raves is ended.
