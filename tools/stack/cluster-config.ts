@@ -7,6 +7,15 @@ import type { Instance } from "./instance.ts";
 export const CONTAINERD_SOCKET = "/run/containerd/containerd.sock";
 /** Of Kubernetes' programs and containerd. Memory is there; for the processor everybody waits. */
 export const CLUSTER_ENVIRONMENT = { GOGC: "400" } as const;
+/** What the kubelet may ask of the API server, in a second and at once. */
+export interface KubeletLimits {
+  readonly kubeAPIQPS: number;
+  readonly kubeAPIBurst: number;
+}
+/** So that a burst of pods waits for the node, and not for leave to ask (decision 21). */
+export const ROOMY_LIMITS: KubeletLimits = { kubeAPIQPS: 500, kubeAPIBurst: 1000 };
+/** What a kubelet has that nobody has configured. */
+export const DEFAULT_LIMITS: KubeletLimits = { kubeAPIQPS: 50, kubeAPIBurst: 100 };
 const POD_CIDR = "10.244.0.0/24";
 
 /** The files that the node's parts are started with, by what reads them. */
@@ -21,6 +30,7 @@ export async function writeClusterConfig(
   instance: Instance,
   cniPlugins: string,
   proxyKubeconfig: string,
+  limits: KubeletLimits,
 ): Promise<ClusterConfig> {
   const dir = join(instance.dir, "config");
   await mkdir(join(dir, "cni"), { recursive: true });
@@ -35,7 +45,7 @@ export async function writeClusterConfig(
   const resolvConf = await write("resolv.conf", "nameserver 10.96.0.10\n");
   return {
     containerd: await write("containerd.toml", containerdConfig(join(dir, "cni"), cniPlugins)),
-    kubelet: await write("kubelet.json", kubeletConfig(instance, resolvConf)),
+    kubelet: await write("kubelet.json", kubeletConfig(instance, resolvConf, limits)),
     proxy: await write("proxy.json", proxyConfig(proxyKubeconfig)),
   };
 }
@@ -83,7 +93,7 @@ disabled_plugins = [
 `;
 }
 
-function kubeletConfig(instance: Instance, resolvConf: string): object {
+function kubeletConfig(instance: Instance, resolvConf: string, limits: KubeletLimits): object {
   const pki = join(instance.dir, "pki");
   return {
     apiVersion: "kubelet.config.k8s.io/v1beta1",
@@ -103,6 +113,7 @@ function kubeletConfig(instance: Instance, resolvConf: string): object {
     failSwapOn: false,
     oomScoreAdj: 0,
     maxOpenFiles: 20_000,
+    ...limits,
     imageGCHighThresholdPercent: 100,
     evictionHard: { "memory.available": "100Mi" },
     resolvConf,

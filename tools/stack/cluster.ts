@@ -8,8 +8,13 @@ import { busyboxArchive } from "./busybox-image.ts";
 import { writeKubeconfig } from "./certificates.ts";
 import { createCgroups } from "./cgroups.ts";
 import { checkHost } from "./check-host.ts";
-import { CLUSTER_ENVIRONMENT, CONTAINERD_SOCKET, writeClusterConfig } from "./cluster-config.ts";
-import type { ClusterConfig } from "./cluster-config.ts";
+import {
+  CLUSTER_ENVIRONMENT,
+  CONTAINERD_SOCKET,
+  ROOMY_LIMITS,
+  writeClusterConfig,
+} from "./cluster-config.ts";
+import type { ClusterConfig, KubeletLimits } from "./cluster-config.ts";
 import { claimName } from "./instance.ts";
 import type { Instance } from "./instance.ts";
 import { MACHINE_ADDRESS, bootMachine, programDirName } from "./machine.ts";
@@ -56,11 +61,12 @@ interface Ground {
   readonly machine: Machine;
   readonly kubernetes: string;
   readonly env: Readonly<Record<string, string>>;
+  readonly limits: KubeletLimits;
   readonly owned: AsyncDisposableStack;
 }
 
 /** Ready when it returns: the node takes pods, the default service account exists. */
-export async function startCluster(): Promise<Cluster> {
+export async function startCluster(limits = ROOMY_LIMITS): Promise<Cluster> {
   checkHost();
   const [debian, kubernetes, archive] = [
     await debianRoot(),
@@ -75,7 +81,7 @@ export async function startCluster(): Promise<Cluster> {
   const machine = owned.use(await bootMachine(instance, dirs));
   const inside = (dir: string) => join(instance.dir, "programs", programDirName(dir));
   const env = await runtimeEnvironment(debian, inside(debian));
-  const ground = { instance, machine, kubernetes: inside(kubernetes), env, owned };
+  const ground = { instance, machine, kubernetes: inside(kubernetes), env, limits, owned };
 
   const starting = [
     startControlPlane({
@@ -138,10 +144,11 @@ async function startNode(
   debian: string,
   importFirst: () => Promise<void>,
 ): Promise<Pick<Cluster, "services" | "restart">> {
-  const { instance, machine, env, owned } = ground;
+  const { instance, machine, env, limits, owned } = ground;
   const pki = join(instance.dir, "pki");
   const proxyKubeconfig = await writeKubeconfig(pki, "proxy", plane.url);
-  const config = await writeClusterConfig(instance, join(debian, "usr/lib/cni"), proxyKubeconfig);
+  const cniPlugins = join(debian, "usr/lib/cni");
+  const config = await writeClusterConfig(instance, cniPlugins, proxyKubeconfig, limits);
   const start = (name: string, program: string, args: readonly string[]) =>
     new Service({ instance, name, program, args, env, wrapper: machine.enter });
 

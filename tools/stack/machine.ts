@@ -71,7 +71,8 @@ async function prepare(instance: Instance, programDirs: readonly string[]): Prom
   for (const dir of programDirs) {
     const target = inside("programs", programDirName(dir));
     await mkdir(target, { recursive: true });
-    lines.push(`mount --bind ${dir} ${target}`);
+    // Read-only: crun copies itself before each run where a container could write to it.
+    lines.push(`mount --bind ${dir} ${target}`, `mount -o remount,bind,ro ${target}`);
   }
   const mask = async (path: string, text: string) => {
     const file = inside("masks", basename(path));

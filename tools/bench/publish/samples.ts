@@ -18,6 +18,8 @@ export interface Samples {
   /** As many pods as a burst of volumes makes, with their Mountpoint Pods. */
   readonly doubleFloorMs: readonly number[];
   readonly burstVolumesMs: readonly number[];
+  /** The same where the kubelet has its default limits; fewer of them. */
+  readonly burstVolumesLimitedMs: readonly number[];
   readonly burstOneMs: readonly number[];
   readonly departures: readonly Departure[];
   readonly first: readonly FirstPublished[];
@@ -43,6 +45,8 @@ export function figuresOf(samples: Samples): Figures {
     teardown_ms_p50: median(departures.map((it) => it.mounterEndedMs - it.endedMs)),
     burst20_pvs_s: median(samples.burstVolumesMs) / 1000,
     burst20_pvs_each_s: inSeconds(samples.burstVolumesMs),
+    burst20_pvs_limited_s: median(samples.burstVolumesLimitedMs) / 1000,
+    burst20_pvs_limited_each_s: inSeconds(samples.burstVolumesLimitedMs),
     burst20_one_s: median(samples.burstOneMs) / 1000,
     burst20_floor_s: median(samples.burstFloorMs) / 1000,
     burst40_floor_s: median(samples.doubleFloorMs) / 1000,

@@ -6,6 +6,7 @@ import { mountpointPodOf } from "../../../src/volume/attachment.ts";
 import { BUSYBOX_IMAGE } from "../../stack/busybox-image.ts";
 import { startCluster } from "../../stack/cluster.ts";
 import type { Cluster } from "../../stack/cluster.ts";
+import type { KubeletLimits } from "../../stack/cluster-config.ts";
 import { ClusterWatch, MOUNTPOINT_NAMESPACE, hasEnded } from "../../stack/cluster-watch.ts";
 import { installDriver, staticVolume } from "../../stack/driver.ts";
 import { clientOf } from "../../stack/s3-client.ts";
@@ -13,8 +14,8 @@ import { ContainerTimes } from "./container-times.ts";
 
 const BUCKET = "publish";
 /**
- * The kubelet may ask the API server 100 times at once and 50 times a second: it has all of them
- * again two seconds after it had its last say. Nobody tells when.
+ * A kubelet with its default limits may ask the API server 100 times at once and 50 times a second:
+ * it has all of them again two seconds after it had its last say. Nobody tells when.
  */
 const QUIET_MS = 3_000;
 
@@ -43,9 +44,9 @@ export class Stage implements AsyncDisposable {
     this.#runtime = owned.use(cluster.containerEvents((line) => this.containers.take(line)));
   }
 
-  static async start(): Promise<Stage> {
+  static async start(limits: KubeletLimits): Promise<Stage> {
     await using owned = new AsyncDisposableStack();
-    const cluster = owned.use(await startCluster());
+    const cluster = owned.use(await startCluster(limits));
     await installDriver(cluster);
     await clientOf(cluster.s3).send(new CreateBucketCommand({ Bucket: BUCKET }));
     const watch = owned.use(await ClusterWatch.start(cluster));
