@@ -64,7 +64,7 @@ async function end(init: Service, pid: number): Promise<void> {
 
 async function prepare(instance: Instance, programDirs: readonly string[]): Promise<string> {
   const inside = (...parts: string[]) => join(instance.dir, ...parts);
-  for (const dir of ["var-lib/kubelet", "var-lib/containerd", "var-log", "masks"]) {
+  for (const dir of ["var-lib/kubelet/pods", "var-lib/containerd", "var-lib/cni", "masks"]) {
     await mkdir(inside(dir), { recursive: true });
   }
   const lines = ["set -e", "mount --make-rprivate /"];
@@ -83,8 +83,12 @@ async function prepare(instance: Instance, programDirs: readonly string[]): Prom
   for (const [name, text] of Object.entries(ETC)) await mask(`/etc/${name}`, text);
   lines.push(
     `mount --bind ${inside("var-lib")} /var/lib`,
-    `mount --bind ${inside("var-log")} /var/log`,
+    // ext4 without a journal passes over what was deleted in the last minutes, a file at a time,
+    // when it makes a new one in the same group of blocks: each pod gets a group of its own.
+    `chattr +T ${inside("var-lib/kubelet/pods")} 2>/dev/null || true`, // other file systems
     "mount -t tmpfs -o mode=755 tmpfs /run",
+    "mount -t tmpfs -o mode=755 tmpfs /var/log",
+    "mount -t tmpfs -o mode=755 tmpfs /var/lib/cni",
     // Synced to a disk several times for every container, and gone with the machine.
     "mount -t tmpfs -o mode=711 tmpfs /var/lib/containerd",
     // Both versions of cgroups at once are none for crun, which then does with the first one.
