@@ -48,9 +48,10 @@ async function sign(
 }
 
 async function serviceAccountKeys(dir: string): Promise<void> {
-  await run("openssl", ["genrsa", "-out", "service-account.key", "2048"], { cwd: dir });
-  const publicKey = ["rsa", "-in", "service-account.key", "-pubout", "-out", "service-account.pub"];
-  await run("openssl", publicKey, { cwd: dir });
+  const curve = ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
+  await run("openssl", ["genpkey", ...curve, "-out", "service-account.key"], { cwd: dir });
+  const publicKey = ["-in", "service-account.key", "-pubout", "-out", "service-account.pub"];
+  await run("openssl", ["pkey", ...publicKey], { cwd: dir });
 }
 
 /** Writes `<dir>/<client>.kubeconfig`, which names the certificates by path, and gives its path. */
