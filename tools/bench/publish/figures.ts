@@ -1,5 +1,5 @@
-import { serverVersion } from "../engine/arena.ts";
 import { DEFAULT_LIMITS, ROOMY_LIMITS } from "../../stack/cluster-config.ts";
+import { serverVersion } from "../engine/arena.ts";
 import type { Figures } from "../part.ts";
 import { memoryOf } from "./pod-memory.ts";
 import { publishedOf } from "./published.ts";
