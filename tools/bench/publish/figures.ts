@@ -58,21 +58,22 @@ async function limitedBursts(
   const run = new PublishRun(stage);
   await run.makeIdle();
   await stage.endContainerTimes();
+  const burstsMs: number[] = [];
   for (let round = 1; round <= rounds; round += 1) {
     progress(`round ${round} of ${rounds}: ${BURST} volumes at once`);
-    await run.burstOfVolumes(round);
+    burstsMs.push(await run.burstOfVolumes(round));
   }
-  return run.burstVolumesMs;
+  return burstsMs;
 }
 
 class PublishRun {
-  readonly burstVolumesMs: number[] = [];
   readonly #stage: Stage;
   readonly #floorMs: number[] = [];
   readonly #firstReadyMs: number[] = [];
   readonly #secondReadyMs: number[] = [];
   readonly #burstFloorMs: number[] = [];
   readonly #doubleFloorMs: number[] = [];
+  readonly #burstVolumesMs: number[] = [];
   readonly #burstOneMs: number[] = [];
   readonly #departures: Departure[] = [];
   /** UIDs of first workloads, with the time when their Mountpoint Pod's container started. */
@@ -124,7 +125,7 @@ class PublishRun {
     const numbers = Array.from({ length: BURST }, (_, i) => i);
     this.#burstFloorMs.push(await this.#plain(`plain-${round}`, BURST));
     this.#doubleFloorMs.push(await this.#plain(`double-${round}`, 2 * BURST));
-    await this.burstOfVolumes(round);
+    this.#burstVolumesMs.push(await this.burstOfVolumes(round));
     const claim = `one-${round}`;
     await stage.volume(claim);
     const together: Workload[] = numbers.map((i) => ({ name: `one-${round}-${i}`, claim }));
@@ -133,14 +134,16 @@ class PublishRun {
     await stage.removeVolumes(claim);
   }
 
-  async burstOfVolumes(round: number): Promise<void> {
+  /** Pods on volumes of their own come and go; how long until the last was Ready. */
+  async burstOfVolumes(round: number): Promise<number> {
     const stage = this.#stage;
     const names = Array.from({ length: BURST }, (_, i) => `burst-${round}-${i}`);
     await Promise.all(names.map((name) => stage.volume(name)));
-    this.burstVolumesMs.push(await this.#allCome(names.map((name) => ({ name, claim: name }))));
+    const readyMs = await this.#allCome(names.map((name) => ({ name, claim: name })));
     this.#bursts.push(new Set(names.map((name) => this.#uidOf(name))));
     await this.#allGo(names);
     await stage.removeVolumes(...names);
+    return readyMs;
   }
 
   async samples(): Promise<Omit<Samples, "memory" | "burstVolumesLimitedMs">> {
@@ -157,7 +160,7 @@ class PublishRun {
       secondReadyMs: this.#secondReadyMs,
       burstFloorMs: this.#burstFloorMs,
       doubleFloorMs: this.#doubleFloorMs,
-      burstVolumesMs: this.burstVolumesMs,
+      burstVolumesMs: this.#burstVolumesMs,
       burstOneMs: this.#burstOneMs,
       departures: this.#departures,
       first,
