@@ -1,4 +1,4 @@
-import { chmod, mkdir, readdir, rm } from "node:fs/promises";
+import { chmod, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { cached } from "./cache.ts";
 import { ToolError, step } from "./progress.ts";
@@ -6,10 +6,12 @@ import { run } from "./run.ts";
 
 /** The node's container runtime, and every library of theirs that a small Debian may lack. */
 const PACKAGES = (
-  "containerd crun containernetworking-plugins busybox-static nftables " +
+  "containerd containernetworking-plugins busybox-static nftables " +
   "libnftables1 libnftnl11 libmnl0 libjansson4 libxtables12 libgmp10 " +
-  "libedit2 libbsd0 libmd0 libtinfo6 libseccomp2 libcap2 libyajl2"
+  "libedit2 libbsd0 libmd0 libtinfo6"
 ).split(" ");
+const DEBIAN_MIRROR = "http://deb.debian.org/debian";
+const DEBIAN_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /**
  * Debian packages unpacked into the cache and used from there: nothing is installed on the machine,
@@ -37,18 +39,46 @@ export async function debianLibraries(root: string): Promise<string> {
   return join(lib, triplet);
 }
 
-async function fetchPackages(dir: string, packages: readonly string[]): Promise<void> {
+/** Packages of this machine's release, or of another one. */
+export async function fetchPackages(
+  dir: string,
+  packages: readonly string[],
+  suite?: string,
+): Promise<void> {
   const debs = join(dir, "debs");
   await mkdir(debs);
   await chmod(dir, 0o755);
-  const download = () => run("apt-get", ["download", "-q", ...packages], { cwd: debs });
+  const options = suite === undefined ? [] : await booksOf(suite, debs);
+  const aptGet = (...args: readonly string[]) =>
+    run("apt-get", [...options, "-q", ...args], { cwd: debs });
+  const download = () => aptGet("download", ...packages);
   await download().catch(async (error: unknown) => {
     if (error instanceof ToolError) {
       throw new ToolError("Debian (or a relative with apt-get) is needed for containerd and crun");
     }
-    await run("apt-get", ["update", "-q"]); // package lists missing or older than the archive
+    await aptGet("update"); // package lists missing or older than the archive
     await download();
   });
-  for (const deb of await readdir(debs)) await run("dpkg-deb", ["-x", join(debs, deb), dir]);
+  for (const deb of await readdir(debs)) {
+    if (deb.endsWith(".deb")) await run("dpkg-deb", ["-x", join(debs, deb), dir]);
+  }
   await rm(debs, { recursive: true });
+}
+
+/** What lets apt-get take packages of another release, and leave the machine's lists alone. */
+async function booksOf(suite: string, dir: string): Promise<string[]> {
+  const known = ["indextargets", "--format", "$(REPO_URI) $(LABEL)", "Created-By: Packages"];
+  const mirrors = await run("apt-get", known).catch(() => "");
+  const mirror = /^(\S+) Debian$/m.exec(mirrors)?.[1] ?? DEBIAN_MIRROR;
+  const sources = join(dir, "sources.list");
+  await writeFile(sources, `deb [signed-by=${DEBIAN_KEYS}] ${mirror} ${suite} main\n`);
+  const lists = join(dir, "lists");
+  await mkdir(lists);
+  const settings = {
+    "Dir::Etc::SourceList": sources,
+    "Dir::Etc::SourceParts": "-",
+    "Dir::State::Lists": lists,
+    "Dir::Cache": dir,
+  };
+  return Object.entries(settings).flatMap(([name, value]) => ["-o", `${name}=${value}`]);
 }

@@ -2,6 +2,7 @@ import { globSync } from "node:fs";
 import { copyFile, mkdir, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { cached } from "./cache.ts";
+import { crunRoot } from "./crun.ts";
 import { debianRoot } from "./debian.ts";
 import { ToolError, step, toolMain } from "./progress.ts";
 import { run } from "./run.ts";
@@ -146,6 +147,7 @@ async function goVersion(): Promise<string> {
 /** All of them, one after the other: two builds at once only slow each other down. */
 async function allPrograms(): Promise<void> {
   await debianRoot();
+  await crunRoot();
   for (const [name, group] of Object.entries<Group>(GROUPS)) {
     if (group.onDemand !== true) await programs(name as GroupName);
   }

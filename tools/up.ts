@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { mkdir, open, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
+import { crunRoot } from "./crun.ts";
 import { debianRoot } from "./debian.ts";
 import { ToolError, step, toolMain } from "./progress.ts";
 import { programs } from "./programs.ts";
@@ -28,6 +29,7 @@ async function up(): Promise<void> {
     return show(running.facts);
   }
   await debianRoot(); // built here rather than by the supervisor: here the progress is seen
+  await crunRoot();
   await programs("kubernetes");
   await programs("versitygw");
   await step("starting the cluster", startSupervisor);

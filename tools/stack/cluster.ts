@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { CRUN_LOADER, crunLoader, crunRoot } from "../crun.ts";
 import { debianLibraries, debianRoot } from "../debian.ts";
 import { programs } from "../programs.ts";
 import { firstLine, run } from "../run.ts";
@@ -68,8 +69,9 @@ interface Ground {
 /** Ready when it returns: the node takes pods, the default service account exists. */
 export async function startCluster(limits = ROOMY_LIMITS): Promise<Cluster> {
   checkHost();
-  const [debian, kubernetes, archive] = [
+  const [debian, crun, kubernetes, archive] = [
     await debianRoot(),
+    await crunRoot(),
     await programs("kubernetes"),
     await busyboxArchive(),
   ];
@@ -77,10 +79,12 @@ export async function startCluster(limits = ROOMY_LIMITS): Promise<Cluster> {
   await using owned = new AsyncDisposableStack();
   const instance = owned.use(await claimName(CLUSTER_NAME));
   await createCgroups(instance.name);
-  const dirs = [debian, kubernetes, versitygw];
+  const dirs = [debian, crun, kubernetes, versitygw];
   const machine = owned.use(await bootMachine(instance, dirs));
   const inside = (dir: string) => join(instance.dir, "programs", programDirName(dir));
-  const env = await runtimeEnvironment(debian, inside(debian));
+  const env = await runtimeEnvironment(debian, inside(debian), inside(crun));
+  const loader = (await crunLoader(crun)).replace(crun, inside(crun));
+  await run("env", [...machine.enter, "ln", "-s", loader, CRUN_LOADER]);
   const ground = { instance, machine, kubernetes: inside(kubernetes), env, limits, owned };
 
   const starting = [
@@ -230,9 +234,13 @@ function ctrOf({ instance }: Ground): string {
 }
 
 /** The node's own programs come from the unpacked packages, with their libraries. */
-async function runtimeEnvironment(debian: string, inside: string): Promise<Record<string, string>> {
+async function runtimeEnvironment(
+  debian: string,
+  inside: string,
+  crun: string,
+): Promise<Record<string, string>> {
   const libraries = (await debianLibraries(debian)).replace(debian, inside);
-  const path = [join(inside, "usr/bin"), join(inside, "usr/sbin"), "/usr/sbin", "/usr/bin"];
-  const PATH = [...path, "/sbin", "/bin"].join(":");
+  const unpacked = [join(inside, "usr/bin"), join(inside, "usr/sbin"), join(crun, "usr/bin")];
+  const PATH = [...unpacked, "/usr/sbin", "/usr/bin", "/sbin", "/bin"].join(":");
   return { ...CLUSTER_ENVIRONMENT, PATH, LD_LIBRARY_PATH: libraries };
 }
