@@ -29,6 +29,12 @@ const FIRST_LINE_WITHIN_MS = 60_000;
 const READY_TIMEOUT = "--timeout=60s";
 const NODE_NAME = "node1";
 const CTR_FLAGS = ["--address", CONTAINERD_SOCKET, "-n", "k8s.io"];
+/**
+ * The node authorizer may learn of a pod later than its node does, on a busy small machine by 300
+ * ms. What it refuses till then costs the pod ten seconds: the kubelet waits before it asks again.
+ */
+const NODES_MAY_READ =
+  "create clusterrolebinding nodes --clusterrole=system:node --group=system:nodes".split(" ");
 /** The instance that it claims: one per machine. */
 export const CLUSTER_NAME = "cluster";
 
@@ -118,7 +124,7 @@ export async function startCluster(limits = ROOMY_LIMITS): Promise<Cluster> {
     const words = [`--kubeconfig=${plane.kubeconfig}`, ...args];
     return firstLine(join(kubernetes, "kubectl"), words, pattern, FIRST_LINE_WITHIN_MS);
   };
-  await waitUntilReady(waitFor);
+  await Promise.all([waitUntilReady(waitFor), kubectl(NODES_MAY_READ)]);
   const all = owned.move();
   return {
     kubeconfig: plane.kubeconfig,
