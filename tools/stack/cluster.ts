@@ -58,6 +58,8 @@ export interface Cluster extends AsyncDisposable {
   firstLine(args: readonly string[], pattern: RegExp): Promise<string>;
   /** Makes the image of an OCI archive known to the node. */
   importImage(archive: string): Promise<void>;
+  /** How many have ended and still take room: the kubelet removes them once a minute. */
+  deadContainers(): Promise<number>;
   /** Each line of `ctr events`, with the runtime's own times, until it is disposed. */
   containerEvents(onLine: (line: string) => void): AsyncDisposable;
 }
@@ -143,6 +145,7 @@ export async function startCluster(limits = ROOMY_LIMITS): Promise<Cluster> {
     waitFor,
     firstLine: firstOf,
     importImage,
+    deadContainers: () => deadContainers(ground),
     containerEvents: (onLine) => followRuntime(ground, onLine),
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };
@@ -214,9 +217,18 @@ async function waitUntilReady(waitFor: Cluster["waitFor"]): Promise<void> {
 }
 
 async function importInto(ground: Ground, archive: string): Promise<void> {
+  await ctr(ground, "images", "import", archive);
+}
+
+/** What ran and has ended is a container without a task. */
+async function deadContainers(ground: Ground): Promise<number> {
+  const count = async (what: string) => (await ctr(ground, what, "list", "-q")).split("\n").length;
+  return (await count("containers")) - (await count("tasks"));
+}
+
+function ctr(ground: Ground, ...args: readonly string[]): Promise<string> {
   const { machine, env } = ground;
-  const command = [ctrOf(ground), ...CTR_FLAGS, "images", "import", archive];
-  await run("env", [...machine.enter, ...command], { env });
+  return run("env", [...machine.enter, ctrOf(ground), ...CTR_FLAGS, ...args], { env });
 }
 
 function followRuntime(ground: Ground, onLine: (line: string) => void): AsyncDisposable {

@@ -18,6 +18,12 @@ const BUCKET = "publish";
  * it has all of them again two seconds after it had its last say. Nobody tells when.
  */
 const QUIET_MS = 3_000;
+/**
+ * The kubelet removes what is left of ended containers once a minute, a second of work after a
+ * burst. Who begins so long after it is through before the next time.
+ */
+const COLLECTED_WITHIN_MS = 40_000;
+const LOOK_EVERY_MS = 1_000;
 
 /** What became of a workload and its Mountpoint Pod, from the request to delete the workload on. */
 export interface Departure {
@@ -36,6 +42,8 @@ export class Stage implements AsyncDisposable {
   readonly containers = new ContainerTimes();
   readonly #owned: AsyncDisposableStack;
   readonly #runtime: AsyncDisposable;
+  /** When all that had ended was last seen removed; before the first time, long ago. */
+  #collectedMs = 0;
 
   private constructor(cluster: Cluster, watch: ClusterWatch, owned: AsyncDisposableStack) {
     this.cluster = cluster;
@@ -76,6 +84,10 @@ export class Stage implements AsyncDisposable {
   /** Until the node is as it was before all those pods came and went. */
   async quiet(): Promise<void> {
     await delay(QUIET_MS);
+    if (Date.now() - this.#collectedMs < COLLECTED_WITHIN_MS) return;
+    if ((await this.cluster.deadContainers()) === 0) return; // nothing to be removed meanwhile
+    while ((await this.cluster.deadContainers()) > 0) await delay(LOOK_EVERY_MS);
+    this.#collectedMs = Date.now();
   }
 
   /** Creates pods at once; how long until the last of them is Ready. */
