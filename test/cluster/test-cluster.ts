@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import { CreateBucketCommand, GetObjectCommand } from "@aws-sdk/client-s3";
 import { run } from "../../tools/run.ts";
 import { startCluster } from "../../tools/stack/cluster.ts";
-import type { Cluster } from "../../tools/stack/cluster.ts";
+import type { Cluster, ClusterEase } from "../../tools/stack/cluster.ts";
 import { ClusterWatch } from "../../tools/stack/cluster-watch.ts";
 import { installDriver, volumeMountsOf } from "../../tools/stack/driver.ts";
 import { clientOf } from "../../tools/stack/s3-client.ts";
@@ -17,9 +17,9 @@ export interface TestCluster extends AsyncDisposable {
   readonly watch: ClusterWatch;
 }
 
-export async function startTestCluster(): Promise<TestCluster> {
+export async function startTestCluster(ease?: ClusterEase): Promise<TestCluster> {
   await using owned = new AsyncDisposableStack();
-  const cluster = owned.use(await startCluster());
+  const cluster = owned.use(await startCluster(ease));
   await installDriver(cluster);
   const watch = owned.use(await ClusterWatch.start(cluster));
   const all = owned.move();

@@ -1,3 +1,4 @@
+import { crunRoot } from "../../crun.ts";
 import { programs } from "../../programs.ts";
 import { startApiServer } from "../../stack/api-server.ts";
 import { BUSYBOX_IMAGE, busyboxArchive } from "../../stack/busybox-image.ts";
@@ -29,6 +30,7 @@ async function run(progress: (text: string) => void): Promise<Figures> {
   const times = new Times();
   for (const group of ["kubernetes", "versitygw"] as const) await programs(group); // not a start
   await busyboxArchive();
+  await crunRoot();
   for (let round = 1; round <= ROUNDS; round += 1) {
     const say = (text: string) => progress(`round ${round} of ${ROUNDS}: ${text}`);
     say("S3 server");

@@ -54,7 +54,7 @@ export class Stage implements AsyncDisposable {
 
   static async start(limits: KubeletLimits): Promise<Stage> {
     await using owned = new AsyncDisposableStack();
-    const cluster = owned.use(await startCluster(limits));
+    const cluster = owned.use(await startCluster({ limits }));
     await installDriver(cluster);
     await clientOf(cluster.s3).send(new CreateBucketCommand({ Bucket: BUCKET }));
     const watch = owned.use(await ClusterWatch.start(cluster));
