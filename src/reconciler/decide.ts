@@ -12,6 +12,7 @@ import { mountpointPodNameOf } from "../volume/names.ts";
 import { isSameStatus, statusOf } from "./attachment-status.ts";
 import type { ControllerStatus } from "./attachment-status.ts";
 import type { Attachment, MountpointPod, NodeFacts, Workload } from "./facts.ts";
+import { orphanActions } from "./orphans.ts";
 import { isServing, isUsable, lineageOf, needsSuccessor, successorWaitMs } from "./succession.ts";
 import type { Lineage, Lost } from "./succession.ts";
 
@@ -69,11 +70,6 @@ export type Action =
   | { readonly do: "look-again"; readonly afterMs: number };
 
 type Entries = readonly WorkloadAttachment[];
-
-/** Another replica may be about to list the pod it has just made. */
-const UNLISTED_GRACE_MS = 30_000;
-/** A pod that is let go while it starts may still run for a moment, and end by itself. */
-const START_LIMIT_MS = 120_000;
 
 /**
  * Level-based and pure: one picture, one answer. The attachment is the one place where replicas
@@ -180,46 +176,16 @@ class Plan {
     return [{ do: "write-status", attachment, status }];
   }
 
-  /** Pods made for this attachment that it does not list: finished, let go, or left by a crash. */
+  /** Of pods made for this attachment that it does not list. */
   orphanActions(): Action[] {
-    const actions: Action[] = [];
-    for (const pod of this.#seen.pods.values()) {
-      if (Object.hasOwn(this.#listed, pod.name) || this.#next.has(pod.name)) continue;
-      if (pod.terminating && !pod.finished) continue;
-      const heir = this.#next.keys().find((name) => this.#mountIdOf(name) === pod.mountId);
-      if (pod.finished) actions.push(this.#finished(pod));
-      else if (heir !== undefined) actions.push(this.#replaced(pod, heir));
-      else if (!pod.needsUnmount) actions.push(this.#unused(pod));
-      else if (pod.backingOff) actions.push({ do: "delete-pod", pod, why: "can not end itself" });
-      else if (!pod.started) actions.push(this.#neverStarted(pod));
-    }
-    return actions;
-  }
-
-  #finished(pod: MountpointPod): Action {
-    const afterMs = (pod.goneByMs ?? 0) - this.#seen.nowMs;
-    return afterMs > 0 ? { do: "look-again", afterMs } : { do: "delete-pod", pod, why: "finished" };
-  }
-
-  /** Never marked: its mount lives on in another pod. A newer one may be about to be listed. */
-  #replaced(pod: MountpointPod, heir: string): Action {
-    const generation = this.#seen.pods.get(heir)?.generation ?? 0;
-    const afterMs = pod.createdMs + UNLISTED_GRACE_MS - this.#seen.nowMs;
-    if (afterMs > 0 && pod.generation > generation) return { do: "look-again", afterMs };
-    return { do: "delete-pod", pod, why: "replaced" };
-  }
-
-  /** Nobody will ever unmount and end a pod whose image can not be had: give up on it. */
-  #neverStarted(pod: MountpointPod): Action {
-    const afterMs = pod.createdMs + START_LIMIT_MS - this.#seen.nowMs;
-    if (pod.scheduled && afterMs > 0) return { do: "look-again", afterMs };
-    return { do: "delete-pod", pod, why: "never started" };
-  }
-
-  #unused(pod: MountpointPod): Action {
-    const afterMs = pod.createdMs + UNLISTED_GRACE_MS - this.#seen.nowMs;
-    if (afterMs > 0 && !this.#seen.gone.has(pod.workloadUid)) return { do: "look-again", afterMs };
-    return { do: "mark-pod", pod, why: "nobody uses it" };
+    const isListed = (name: string) => Object.hasOwn(this.#listed, name) || this.#next.has(name);
+    const orphans = this.#seen.pods.values().filter((pod) => !isListed(pod.name));
+    return orphans
+      .flatMap((pod) => {
+        const heir = this.#next.keys().find((name) => this.#mountIdOf(name) === pod.mountId);
+        return orphanActions(pod, heir, this.#seen);
+      })
+      .toArray();
   }
 
   #newcomers(): string[] {
@@ -261,12 +227,23 @@ class Plan {
       if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
       const pod = this.#seen.pods.get(name);
       const mountId = mountIdOf(name, this.#seen.engine);
+      if (this.#isElsewhere(mountId, name)) continue;
       if (pod === undefined) {
         const preempting = this.#hadGate(users);
         return this.#create({ name, workloadUid, generation, mountId, preempting });
       }
       if (this.#isOpen(pod) && pod.mountId === mountId) return name;
     }
+  }
+
+  /**
+   * The name is free again, but a successor of who had it goes on with the mount of that name. Only
+   * who does not know yet that the workload is over comes here: the mount must not begin again.
+   */
+  #isElsewhere(mountId: string, podName: string): boolean {
+    const { pods } = this.#seen;
+    const names = [...Object.keys(this.#listed), ...pods.keys(), ...this.#created.keys()];
+    return names.some((name) => name !== podName && this.#mountIdOf(name) === mountId);
   }
 
   /** One that a crash left, else the next of the line whose name is free: it never goes back. */
