@@ -36,6 +36,12 @@ const cases: [what: string, source: string, code: number, says: RegExp][] = [
     /hint\n.*why/s,
   ],
   [
+    "fails for a reason behind the error",
+    `test("a", () => { throw new Error("what", { cause: new Error("why") }); });`,
+    1,
+    /what\n.*caused by: Error: why\n/s,
+  ],
+  [
     "is killed",
     `test("a", () => process.kill(process.pid, "SIGKILL"));`,
     1,

@@ -62,9 +62,14 @@ function noteFailure(file: string, event: EventData.TestFail, report: FileReport
   const { error, duration_ms: durationMs, type } = event.details;
   if (event.nesting === 0) report.durationMs += durationMs;
   if (type === "suite" && report.failures.length > 0) return; // its tests have told already
-  const reason = error.cause instanceof Error ? error.cause.stack : error.message;
+  const reason = error.cause instanceof Error ? wordsOf(error.cause) : error.message;
   const name = isFile(file, event) ? "the process of this file failed" : event.name;
   report.failures.push(`FAILED: ${name}\n${reason}`);
+}
+
+/** With what lies behind it: a property that fails says only for which input. */
+function wordsOf({ stack = "", cause }: Error): string {
+  return cause instanceof Error ? `${stack}\ncaused by: ${wordsOf(cause)}` : stack;
 }
 
 function printFile(file: string, report: FileReport, kind: Kind): void {
