@@ -86,7 +86,8 @@ export class Stage implements AsyncDisposable {
     await delay(QUIET_MS);
     if (Date.now() - this.#collectedMs < COLLECTED_WITHIN_MS) return;
     if ((await this.cluster.deadContainers()) === 0) return; // nothing to be removed meanwhile
-    while ((await this.cluster.deadContainers()) > 0) await delay(LOOK_EVERY_MS);
+    do await delay(LOOK_EVERY_MS);
+    while ((await this.cluster.deadContainers()) > 0);
     this.#collectedMs = Date.now();
   }
 
