@@ -114,6 +114,14 @@ test("the CRD is upgraded with the chart, back too, and attachments stay", TIMEO
   await chart.kubectl("get", "s3pa", NAME);
 });
 
+test("the namespace stays when somebody else is to look after it", TIMEOUT, async () => {
+  await chart.helm("upgrade", "s3csi", CHART, "--set", "mountpointPod.createNamespace=false");
+  const phase = () => chart.kubectl("get", "namespace", "mount-s3", "-o", "jsonpath={..phase}");
+  assert.equal(await phase(), "Active");
+  await chart.helm("upgrade", "s3csi", CHART);
+  assert.equal(await phase(), "Active");
+});
+
 test("the CRD outlives the release, and the next one takes it over", TIMEOUT, async () => {
   await chart.helm("uninstall", "s3csi", "--wait");
   await chart.kubectl("get", "s3pa", NAME);
