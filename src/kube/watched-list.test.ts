@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { createLog } from "../base/pino-log.ts";
 import { KubeClient } from "./kube-client.ts";
+import type { Selection } from "./kube-client.ts";
 import { PODS } from "./resource.ts";
 import { WatchedList } from "./watched-list.ts";
 
@@ -17,7 +18,7 @@ const nameOf = (raw: { metadata?: { name?: string } }) => raw.metadata?.name;
 /**
  * A server that answers lists and watches as scripted, one answer per request, the last for all.
  */
-async function scripted(lists: Answer[], watches: Answer[]) {
+async function scripted(lists: Answer[], watches: Answer[], selection: Selection = {}) {
   const asked: string[] = [];
   const server = createServer((request: IncomingMessage, response) => {
     const url = new URL(request.url ?? "", "http://x");
@@ -36,7 +37,8 @@ async function scripted(lists: Answer[], watches: Answer[]) {
     headers: async () => ({}),
   };
   const client = new KubeClient(access, { requestMs: 5_000, watchMs: 100 });
-  const list = new WatchedList({ client, resource: PODS, project: nameOf, log, backOffMs: 1 });
+  const of = { resource: PODS, selection, project: nameOf };
+  const list = new WatchedList({ client, ...of, log, backOffMs: 1 });
   const changes: string[] = [];
   list.onChange((key, now, before) => changes.push(`${key} ${before ?? "-"}>${now ?? "-"}`));
   const following = list.start(stop.signal);
@@ -161,6 +163,18 @@ function heldWatch(send: Answer) {
   };
   return { answer, opened: opened.promise, go: () => go.resolve() };
 }
+
+test("a selection comes in one piece: by pages it would not come from a cache", async () => {
+  const query = Promise.withResolvers<string>();
+  const list: Answer = (response, url) => {
+    query.resolve(url.search);
+    listOf("10", pod("a", "9"))(response, url);
+  };
+  const selection = { fieldSelector: "spec.nodeName=n1" };
+  await using world = await scripted([list], [silent], selection);
+  await world.list.synced;
+  assert.equal(await query.promise, "?fieldSelector=spec.nodeName%3Dn1");
+});
 
 test("the answer to a write is there at once, and is not told twice", async () => {
   const watch = heldWatch(

@@ -25,6 +25,7 @@ interface Entry<T> {
   readonly value: T;
 }
 
+/** Of a whole kind. A selection of it is not paged: see below. */
 const PAGE_ITEMS = 500;
 const BACK_OFF_FIRST_MS = 1_000;
 const BACK_OFF_MAX_MS = 30_000;
@@ -124,11 +125,14 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   async #relist(signal: AbortSignal, note: WatchPage | undefined): Promise<string> {
     const { client, resource, selection = {} } = this.#options;
     const entries = new Map<string, Entry<T>>();
-    let page = await client.list(resource, { ...selection, limit: PAGE_ITEMS }, signal);
+    // With a limit, API servers before 1.34 answer from etcd and not from their cache: for the few
+    // pods of a node they would read those of all nodes.
+    const query = selection.fieldSelector ? selection : { ...selection, limit: PAGE_ITEMS };
+    let page = await client.list(resource, query, signal);
     for (const raw of page.items) this.#keep(entries, raw);
     while (page.metadata.continue) {
       note?.sign();
-      const next = { ...selection, limit: PAGE_ITEMS, continue: page.metadata.continue };
+      const next = { ...query, continue: page.metadata.continue };
       page = await client.list(resource, next, signal);
       for (const raw of page.items) this.#keep(entries, raw);
     }
