@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import type { KubeClient } from "./kube-client.ts";
@@ -24,17 +24,18 @@ export interface EventText {
 
 const NOTE_CHARS_MAX = 1_000;
 const SAME_AGAIN_MS = 300_000;
-const REMEMBERED_MAX = 1_000;
+/** As many as there are pods in a large cluster. */
+const REMEMBERED_MAX = 10_000;
 
 /** Tells a user in `kubectl describe` what happens. Best effort: an event never fails its cause. */
 export class EventWriter {
-  readonly #client: KubeClient;
+  readonly #client: Pick<KubeClient, "create">;
   readonly #log: Log;
   readonly #component: { readonly controller: string; readonly instance: string };
   readonly #lastMs = new Map<string, number>();
 
   constructor(
-    client: KubeClient,
+    client: Pick<KubeClient, "create">,
     component: { readonly controller: string; readonly instance: string },
     log: Log,
   ) {
@@ -44,7 +45,9 @@ export class EventWriter {
   }
 
   async write(regarding: Regarding, text: EventText, signal: AbortSignal): Promise<void> {
-    if (!this.#isNew(`${regarding.uid} ${text.reason} ${text.note}`, Date.now())) return;
+    const words = `${regarding.uid} ${text.reason} ${text.note}`;
+    const what = createHash("sha256").update(words).digest("base64"); // words may be long
+    if (!this.#isNew(what, Date.now())) return;
     const namespace = regarding.namespace ?? "default";
     const name = `${regarding.name.slice(0, 200)}.${randomBytes(8).toString("hex")}`;
     const event = {
@@ -68,14 +71,17 @@ export class EventWriter {
     }
   }
 
-  /** The same words about the same object are said once in five minutes. */
+  /**
+   * The same words about the same object are said once in five minutes. Where so much is to be said
+   * that nobody could remember it, the rest is left unsaid: it would be said again and again.
+   */
   #isNew(what: string, nowMs: number): boolean {
-    const lastMs = this.#lastMs.get(what);
-    if (lastMs !== undefined && nowMs - lastMs < SAME_AGAIN_MS) return false;
-    this.#lastMs.delete(what);
+    for (const [said, lastMs] of this.#lastMs) {
+      if (nowMs - lastMs < SAME_AGAIN_MS) break; // the first is the oldest
+      this.#lastMs.delete(said);
+    }
+    if (this.#lastMs.has(what) || this.#lastMs.size >= REMEMBERED_MAX) return false;
     this.#lastMs.set(what, nowMs);
-    const [oldest] = this.#lastMs.keys();
-    if (this.#lastMs.size > REMEMBERED_MAX && oldest !== undefined) this.#lastMs.delete(oldest);
     return true;
   }
 }
