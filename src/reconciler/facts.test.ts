@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { KubeNode, Pod } from "../kube/resource.ts";
-import { ANNOTATION } from "../volume/names.ts";
-import { mountpointPodOf, nodeOf } from "./facts.ts";
+import { ANNOTATION, LABEL } from "../volume/names.ts";
+import { mountpointPodOf, nodeOf, workloadOf } from "./facts.ts";
 
 const ready = (status: string): NonNullable<KubeNode["status"]> => ({
   conditions: [
@@ -44,6 +44,25 @@ const waiting = (reason: string) => ({
 test("a Mountpoint Pod serves its own mount unless it is told another", () => {
   assert.equal(factsOf({})?.mountId, "mp-1");
   assert.equal(factsOf({ [ANNOTATION.mountId]: "mp-0" })?.mountId, "mp-0");
+});
+
+test("nothing is younger than the news of it, whatever the API server's clock says", () => {
+  const creationTimestamp = new Date(Date.now() + 3_600_000).toISOString();
+  const annotations = { [ANNOTATION.attachment]: "s3pa-1" };
+  const { createdMs = NaN } =
+    mountpointPodOf({ metadata: { name: "mp-1", annotations, creationTimestamp } }) ?? {};
+  assert.ok(createdMs <= Date.now(), String(createdMs));
+});
+
+test("the label of a lifted gate counts for the workload that it names", () => {
+  const volumes = [{ name: "v", persistentVolumeClaim: { claimName: "c" } }];
+  const hadGate = (uid: string) => {
+    const labels = { [LABEL.headroomForWorkload]: uid };
+    return workloadOf({ metadata: { name: "w", uid: "w1", labels }, spec: { volumes } as never })
+      ?.hadGate;
+  };
+  assert.equal(hadGate("w1"), true);
+  assert.equal(hadGate("w0"), false); // copied with the rest of a manifest
 });
 
 test("a deleted Mountpoint Pod should be gone soon after its grace", () => {

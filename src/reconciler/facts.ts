@@ -107,7 +107,7 @@ export interface Attachment {
 
 /** A pod without claims is not a workload: undefined. */
 export function workloadOf({ metadata, spec, status }: Pod): Workload | undefined {
-  const name = metadata?.name ?? "";
+  const { name = "", uid = "" } = metadata ?? {};
   const claims: string[] = [];
   for (const volume of spec?.volumes ?? []) {
     if (volume.persistentVolumeClaim) claims.push(volume.persistentVolumeClaim.claimName);
@@ -116,7 +116,7 @@ export function workloadOf({ metadata, spec, status }: Pod): Workload | undefine
   if (claims.length === 0) return undefined;
   const fsGroup = spec?.securityContext?.fsGroup;
   return {
-    uid: metadata?.uid ?? "",
+    uid,
     namespace: metadata?.namespace ?? "",
     name,
     nodeName: spec?.nodeName ?? "",
@@ -125,9 +125,10 @@ export function workloadOf({ metadata, spec, status }: Pod): Workload | undefine
     fsGroup: fsGroup === undefined ? "" : String(fsGroup),
     serviceAccountName: spec?.serviceAccountName ?? "",
     claims,
-    createdMs: Date.parse(metadata?.creationTimestamp ?? ""),
+    createdMs: createdMsOf(metadata),
     gated: spec?.schedulingGates?.some((gate) => gate.name === HEADROOM_GATE) ?? false,
-    hadGate: metadata?.labels?.[LABEL.headroomForWorkload] !== undefined,
+    // Ours says whose it is. One that somebody has copied brings no priority with it.
+    hadGate: uid !== "" && metadata?.labels?.[LABEL.headroomForWorkload] === uid,
   };
 }
 
@@ -167,7 +168,7 @@ export function mountpointPodOf({ metadata, spec, status }: Pod): MountpointPod 
   return {
     name,
     uid: metadata?.uid ?? "",
-    createdMs: Date.parse(metadata?.creationTimestamp ?? ""),
+    createdMs: createdMsOf(metadata),
     scheduled: spec?.nodeName !== undefined,
     started: status?.phase !== undefined && status.phase !== "Pending",
     finished: isFinished(status?.phase),
@@ -239,6 +240,11 @@ function unschedulableWhy(conditions: readonly PodCondition[]): string {
   const scheduled = conditions.find((condition) => condition.type === "PodScheduled");
   if (scheduled?.status !== "False" || scheduled.reason !== "Unschedulable") return "";
   return scheduled.message || "no reason given";
+}
+
+/** The API server's clock may go before ours: nothing is younger than the news of it. */
+function createdMsOf(metadata: Pod["metadata"]): number {
+  return Math.min(Date.parse(metadata?.creationTimestamp ?? ""), Date.now());
 }
 
 function isFinished(phase: string | undefined): boolean {

@@ -1,3 +1,4 @@
+import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import type { Volume, Workload } from "./facts.ts";
 import { decideHeadroom } from "./headroom.ts";
@@ -100,10 +101,21 @@ export class HeadroomKeeper {
       await cluster.deleteHeadroom(action.pod, signal);
       log.info({ pod: action.pod.name, workload: action.pod.workloadUid }, "headroom given up");
     } else if (workload !== undefined && action.do === "create-headroom") {
-      await cluster.createHeadroom(workload, action.volume, signal);
+      await this.#reserve(workload, action.volume, signal);
     } else if (workload !== undefined && (await cluster.liftGate(workload, signal))) {
       const path = `${workload.namespace}/${workload.name}`;
       log.info({ workload: path }, "headroom is reserved, gate lifted");
+    }
+  }
+
+  /** What no pod could serve needs no place: who is scheduled without is told what is wrong. */
+  async #reserve(workload: Workload, volume: Volume, signal: AbortSignal): Promise<void> {
+    const { cluster, log } = this.#options;
+    try {
+      await cluster.createHeadroom(workload, volume, signal);
+    } catch (error) {
+      if (!(error instanceof Failure) || error.kind !== "invalid") throw error;
+      log.warn({ workload: workload.uid, volume: volume.name, err: error }, "no headroom for it");
     }
   }
 }

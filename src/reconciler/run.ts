@@ -59,7 +59,7 @@ export async function startReconciler(
   });
   const reconciler = new Reconciler({
     world,
-    cluster: kubeCluster(client, options.mountpointPods, {
+    cluster: kubeCluster(client, podSettingsOf(options), {
       pod: (pod) => lists.pods.wrote(pod),
       attachment: (attachment) => lists.attachments.wrote(attachment),
     }),
@@ -77,12 +77,12 @@ export async function startReconciler(
       try {
         return await reconciler.reconcile(name, workSignal, calm);
       } catch (error) {
-        await explain(error, world.wanting(name), warn);
+        await explain(error, "FailedMountpointPod", world.wanting(name), warn);
         throw error;
       }
     },
   });
-  const headroom = headroomWork(options, world);
+  const headroom = headroomWork(options, world, warn);
   const republish = options.republish === true ? republishWork(options) : undefined;
   const enqueue = (name: string) => queue.add(name);
   const keepers = [headroom?.keeper, republish?.keeper] as const;
@@ -104,14 +104,29 @@ export async function startReconciler(
   }
 }
 
+/** Without headroom its class does not exist, though workloads may have its label from before. */
+function podSettingsOf({ mountpointPods, headroom }: ReconcilerRunOptions): MountpointPodSettings {
+  const { priorityClassName } = mountpointPods;
+  if (headroom !== undefined) return mountpointPods;
+  return { ...mountpointPods, preemptingPriorityClassName: priorityClassName };
+}
+
 /** Where headroom is switched on. */
-function headroomWork({ client, headroom, log }: ReconcilerRunOptions, world: World) {
+function headroomWork({ client, headroom, log }: ReconcilerRunOptions, world: World, warn: Warn) {
   if (headroom === undefined) return undefined;
   const queue: WorkQueue = new WorkQueue({
     concurrency: HEADROOM_CONCURRENCY,
     backOff: BACK_OFF,
     log,
-    work: (uid, signal) => keeper.work(uid, signal),
+    async work(uid, signal) {
+      try {
+        return await keeper.work(uid, signal);
+      } catch (error) {
+        const workload = world.workload(uid);
+        await explain(error, "FailedHeadroom", workload?.gated === true ? [workload] : [], warn);
+        throw error;
+      }
+    },
   });
   const enqueue = (uid: string) => queue.add(uid);
   const cluster = kubeHeadroom(client, headroom);
@@ -192,14 +207,17 @@ function seenIn(pod: Pod, { mountpointPods, headroom }: ReconcilerRunOptions): S
   };
 }
 
+type Warn = (workload: Workload, reason: string, note: string) => Promise<void>;
+
 /** A user looks at the pod that waits, not at our log. */
 async function explain(
   error: unknown,
+  reason: string,
   waiting: Iterable<Workload>,
-  warn: (workload: Workload, reason: string, note: string) => Promise<void>,
+  warn: Warn,
 ): Promise<void> {
   if (!(error instanceof Failure) || error.kind === "stale") return;
-  for (const workload of waiting) await warn(workload, "FailedMountpointPod", error.message);
+  for (const workload of waiting) await warn(workload, reason, error.message);
 }
 
 function placeOf({ namespace, name, uid }: Workload) {

@@ -43,6 +43,20 @@ async function newcomerElsewhere(prefix: string, volume: string, than: string): 
   return names;
 }
 
+test("headroom that was switched off leaves nobody without a Mountpoint Pod", TIMEOUT, async () => {
+  await bench.volume("pv-had-headroom");
+  const name = "had-headroom";
+  const uid = await bench.workload(name, "pv-had-headroom", { nodeName: UNSCHEDULED });
+  const labels = { [LABEL.headroomForWorkload]: uid };
+  await chart.admin.patch(PODS, { namespace: WORKLOADS, name }, { metadata: { labels } }, signal);
+  await bench.schedule(WORKLOADS, name);
+  const { pod } = await bench.served(uid);
+  const { spec } = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: pod }, signal);
+  assert.equal(spec?.priorityClassName, "mount-s3-critical");
+  await bench.removeWorkload(name);
+  await bench.nothingIsLeft();
+});
+
 test("a workload is served once it is scheduled, with all of its volumes", TIMEOUT, async () => {
   await bench.volume("pv-one");
   await bench.volume("pv-two");

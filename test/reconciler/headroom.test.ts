@@ -3,9 +3,10 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { unless } from "../../src/base/unless.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { NODES, PODS } from "../../src/kube/resource.ts";
-import type { Pod } from "../../src/kube/resource.ts";
+import { EVENTS, NODES, PODS } from "../../src/kube/resource.ts";
+import type { KubeEvent, KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { headroomPodFor } from "../../src/reconciler/headroom.ts";
 import { mountpointPodFor } from "../../src/reconciler/mountpoint-pod.ts";
@@ -14,7 +15,16 @@ import { HEADROOM_GATE, LABEL } from "../../src/volume/names.ts";
 import { programs } from "../../tools/programs.ts";
 import { CHART, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS, WORKLOADS, claimNameOf, log } from "./objects.ts";
+import {
+  Bench,
+  MOUNTPOINTS,
+  NODE,
+  POD_SETTINGS,
+  WORKLOADS,
+  claimNameOf,
+  log,
+  untilDenied,
+} from "./objects.ts";
 
 const KEY = {
   persistentVolumeName: "pv",
@@ -45,6 +55,10 @@ const WORKLOAD = {
   createdMs: 0,
   gated: false,
   hadGate: true,
+};
+const LIMIT_RANGES: Resource<KubeObject & { spec: object }> = {
+  prefix: "/api/v1",
+  plural: "limitranges",
 };
 const TIMEOUT = { timeout: 120_000 };
 const HEADROOM = { ...POD_SETTINGS, image: "pause", priorityClassName: "mount-s3-headroom" };
@@ -162,6 +176,65 @@ test(
     await bench.nothingIsLeft();
   },
 );
+
+/** A workload that waits for headroom of its volume. */
+async function gated(name: string, attributes: Record<string, string>): Promise<string> {
+  await bench.volume(`pv-${name}`, [], { bucketName: "bucket", ...attributes });
+  const claimName = claimNameOf(`pv-${name}`);
+  const volumes = [{ name: "s3", persistentVolumeClaim: { claimName } }];
+  const schedulingGates = [{ name: HEADROOM_GATE }];
+  const pod = podOf(name, "10m", { schedulingGates, volumes });
+  return (await chart.admin.create(PODS, pod, signal)).metadata?.uid ?? "";
+}
+
+const whole = (event: KubeEvent) => event;
+
+/** Words of the events of a workload, once there is one of this reason. */
+async function told(name: string, reason: string): Promise<string> {
+  const of = { resource: EVENTS, project: whole };
+  const events = new WatchedList({ client: chart.admin, log, ...of });
+  const stopped = new AbortController();
+  const following = events.start(AbortSignal.any([signal, stopped.signal]));
+  const isIt = (event: KubeEvent) => event.reason === reason && event.regarding?.name === name;
+  const found = await events.until((list) => list.values().find(isIt), signal);
+  stopped.abort();
+  await following;
+  return found.note ?? "";
+}
+
+test("a volume that can't be served keeps nobody behind the gate", TIMEOUT, async () => {
+  await gated("wrong", { mountpointContainerResourcesLimitsMemory: "1GB" });
+  await scheduled(`${WORKLOADS}/wrong`);
+  assert.match(await told("wrong", "InvalidVolume"), /ResourcesLimitsMemory.*1GB/);
+  await bench.removeWorkload("wrong");
+});
+
+test("who waits for headroom that is refused is told why", TIMEOUT, async () => {
+  const max = { cpu: "100m" };
+  const limit = { metadata: { name: "small", namespace: MOUNTPOINTS } };
+  const spec = { limits: [{ type: "Container", max }] };
+  await chart.admin.create(LIMIT_RANGES, { ...limit, spec }, signal);
+  const attributes = { mountpointContainerResourcesLimitsCpu: "300m" };
+  const facts = { ...WORKLOAD, uid: "another" };
+  const another = headroomPodFor(facts, { ...VOLUME, attributes }, HEADROOM);
+  const anotherPlace = { namespace: MOUNTPOINTS, name: another.metadata?.name ?? "" };
+  await untilDenied(signal, async () => {
+    await chart.admin.create(PODS, another, signal);
+    const deleted = chart.admin.delete(PODS, anotherPlace, { gracePeriodSeconds: 0 }, signal);
+    await unless("absent", deleted); // its workload is none: the controller may be the first
+  });
+  const uid = await gated("refused", attributes);
+  assert.match(await told("refused", "FailedHeadroom"), /maximum cpu usage per Container is 100m/);
+  const place = { namespace: MOUNTPOINTS, name: "small" };
+  await chart.admin.delete(LIMIT_RANGES, place, {}, signal);
+  await scheduled(`${WORKLOADS}/refused`);
+  const { pod } = await bench.served(uid);
+  await bench.endMountpointPod(pod, "Running");
+  await bench.removeWorkload("refused");
+  await bench.marked(pod);
+  await bench.endMountpointPod(pod, "Succeeded");
+  await bench.nothingIsLeft();
+});
 
 test("on a full node the Mountpoint Pod takes the place of its headroom", TIMEOUT, async () => {
   const workload = await chart.admin.create(PODS, podOf("full", "300m"), signal);

@@ -1,3 +1,4 @@
+import { Failure } from "../../src/base/failure.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { NODES, PODS, PVCS, PVS } from "../../src/kube/resource.ts";
 import type { KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
@@ -236,4 +237,20 @@ export function claimNameOf(volume: string): string {
 function isEmpty(list: { values(): Iterable<unknown> }): true | undefined {
   const [first] = list.values();
   return first === undefined ? true : undefined;
+}
+
+/** A policy or limit counts from some moment after it was made: there is no event for it. */
+export async function untilDenied(
+  signal: AbortSignal,
+  work: () => Promise<unknown>,
+): Promise<void> {
+  for (;;) {
+    signal.throwIfAborted();
+    try {
+      await work();
+    } catch (error) {
+      if (error instanceof Failure && error.kind === "denied") return;
+      throw error;
+    }
+  }
 }

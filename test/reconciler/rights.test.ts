@@ -15,7 +15,7 @@ import type { MountpointS3PodAttachment } from "../../src/volume/attachment.ts";
 import { DRIVER_NAME } from "../../src/volume/names.ts";
 import { installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { MOUNTPOINTS, log } from "./objects.ts";
+import { MOUNTPOINTS, log, untilDenied } from "./objects.ts";
 
 const CHART = join(import.meta.dirname, "../../deploy/chart");
 const TIMEOUT = { timeout: 60_000 };
@@ -55,24 +55,11 @@ async function attachmentOn(nodeName: string): Promise<{ readonly name: string }
   return { name: metadata.name };
 }
 
-/** A policy counts from some moment after it was made: there is no event for it. */
-async function untilDenied(work: () => Promise<unknown>): Promise<void> {
-  for (;;) {
-    signal.throwIfAborted();
-    try {
-      await work();
-    } catch (error) {
-      if (error instanceof Failure && error.kind === "denied") return;
-      throw error;
-    }
-  }
-}
-
 test("a node service writes its part of the status of its own attachments", TIMEOUT, async () => {
   const [own, other] = [await attachmentOn("n1"), await attachmentOn("n2")];
   using node = client(NODE_ACCOUNT, "n1");
   const facts = { status: { mountpointPods: { "mp-1": { engineVersion: "1.0" } } } };
-  await untilDenied(() => node.patchStatus(ATTACHMENTS, other, facts, signal));
+  await untilDenied(signal, () => node.patchStatus(ATTACHMENTS, other, facts, signal));
 
   const { status } = await node.patchStatus(ATTACHMENTS, own, facts, signal);
   assert.equal(status?.mountpointPods?.["mp-1"]?.engineVersion, "1.0");
@@ -131,7 +118,7 @@ test("a node service writes events about pods, in the name of its own node", TIM
   };
   const place = { name: "n2", uid: "n2" };
   const foreign = { reportingInstance: "n2" };
-  await untilDenied(() => write(node, foreign));
+  await untilDenied(signal, () => write(node, foreign));
   const refused: [fields: Partial<KubeEvent>, why: RegExp][] = [
     [foreign, /on n1 may not write an event of s3.csi.scality.com on n2/],
     [{ reportingInstance: "n" }, /on n1 may not write/],
