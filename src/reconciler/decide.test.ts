@@ -215,6 +215,7 @@ const cases: [name: string, scene: Scene, want: string[]][] = [
   ["one that can't be followed: another mount", { engine: "mount-s3", listed: { [MP0]: ["w1"] }, wanting: ["w1", "w3"], pods: [pod({ mountId: MS0, terminating: true })] }, ["create-pod mp1 for ms1", "update-attachment mp1(ms1):w1+w3"]],
   ["by the engine of today",                   { listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ mountId: MS0, finished: true })] }, ["create-pod mp1", "update-attachment mp1:w1"]],
   ["also when it has vanished",                { listed: { [MP0]: ["w1"] }, mounts: { [MP0]: MS0 }, wanting: ["w1"] }, ["create-pod mp1", "update-attachment mp1:w1"]],
+  ["and with it who it was made for",          { listed: { [MP0]: ["w2"] }, mounts: { [MP0]: MS0 }, wanting: ["w2"] }, ["create-pod heir", "update-attachment heir:w2"]],
   ["a crash left that one: it is used",        { engine: "mount-s3", listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ mountId: MS0, finished: true }), pod({ name: MP1, generation: 1, mountId: MS1, ...young })] }, ["update-attachment mp1(ms1):w1"]],
   ["in a crash loop it is told to unmount",    { engine: "mount-s3", listed: { [MP1]: ["w1"] }, wanting: ["w1"], pods: [pod({ mountId: MS0, backingOff: true }), pod({ name: MP1, generation: 1, mountId: MS1 })] }, ["mark-pod mp0"]],
   ["a node that is only not ready counts",     { node: { ...UP, ready: false }, listed: { [MP0]: ["w1"] }, wanting: ["w1"], pods: [pod({ finished: true })] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],

@@ -1,4 +1,5 @@
 import type { WorkloadAttachment } from "../volume/attachment.ts";
+import { firstPodOf } from "../volume/engine.ts";
 import { mountpointPodNameOf } from "../volume/names.ts";
 import type { MountpointPod, NodeFacts } from "./facts.ts";
 
@@ -30,26 +31,28 @@ const GENERATIONS_SEARCHED = 100;
 
 /**
  * Of a pod that is gone and that nobody remembers, the name alone is left: it is tried on those who
- * are listed for it. One whose godparent has left as well goes on in the name of its mount.
+ * are listed for it. One whose godparent has left as well goes on in the name of its mount's first.
  */
 export function lineageOf(lost: Lost, pvName: string): Lineage {
-  const { name, mountId, listedUids } = lost;
+  const { name, listedUids } = lost;
+  const first = firstPodOf(lost.mountId);
   const known = lost.pod ?? lost.remembered;
   if (known !== undefined) return known;
-  for (const uid of [...listedUids, mountId]) {
+  for (const uid of [...listedUids, first]) {
     for (let generation = 0; generation < GENERATIONS_SEARCHED; generation += 1) {
       if (mountpointPodNameOf(uid, pvName, generation) === name) {
         return { workloadUid: uid, generation };
       }
     }
   }
-  return { workloadUid: mountId, generation: 0 };
+  return { workloadUid: first, generation: 0 };
 }
 
 /** The n-th generation waits twice as long as the one before; who lived long waits no more. */
 export function successorWaitMs({ pod, entries }: Lost, generation: number, nowMs: number): number {
   const times = entries.map((entry) => Date.parse(entry.attachmentTime));
   const sinceMs = pod?.createdMs ?? Math.max(...times);
+  if (sinceMs > nowMs) return 0; // by another controller's clock, and it goes before ours
   const fullMs = BACK_OFF_FIRST_MS * 2 ** Math.min(generation, 20);
   return sinceMs + Math.min(fullMs, BACK_OFF_MAX_MS) - nowMs;
 }

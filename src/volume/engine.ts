@@ -16,6 +16,11 @@ export function mountIdOf(podName: string, engine: Engine): string {
   return engine === "mount-s3" ? `${podName}${MOUNT_S3_SUFFIX}` : podName;
 }
 
+/** The name of the pod that began a mount. */
+export function firstPodOf(mountId: string): string {
+  return mountId.endsWith(MOUNT_S3_SUFFIX) ? mountId.slice(0, -MOUNT_S3_SUFFIX.length) : mountId;
+}
+
 export function engineOf(mountId: string): Engine {
   return mountId.endsWith(MOUNT_S3_SUFFIX) ? "mount-s3" : "s3csi";
 }
