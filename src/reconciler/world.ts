@@ -88,7 +88,7 @@ export class World {
   /** Undefined: not known here, which may only be a lag. */
   isOver(uid: string): boolean | undefined {
     if (this.#gone.has(uid)) return true;
-    return this.#workloads.has(uid) ? false : undefined;
+    return this.#workloads.get(uid)?.ended; // of those who ended, not all are remembered
   }
 
   /** Everything there is to look at: for the sweep. */
