@@ -63,6 +63,7 @@ export class Volumes {
     const source = await this.#whileWanted(request, signal, (wanted) =>
       this.#source(request, wanted, clock),
     );
+    if (request.isSingle === true) refuseSecond(target); // another may have come meanwhile
     bind(source, target, request.readOnly);
     clock.lap("bind_ms");
     const fields = { volume: request.volumeId, pod: request.workloadUid };

@@ -66,6 +66,20 @@ describe("publish and unpublish on a node", () => {
     assert.deepEqual(node.mounts(), []);
   });
 
+  test("of two that come at once for a volume of one pod, one is refused", async () => {
+    const { node, pod, volumes } = await setUp();
+    await using _node = node;
+    const requests = ["w-1", "w-2"].map((workload) =>
+      publishRequestFor(node, bucket, workload, { isSingle: true }),
+    );
+    const published = Promise.allSettled(requests.map((one) => volumes.publish(one, soon())));
+    pod.run();
+    const refused = (await published).filter((one) => one.status === "rejected");
+    assert.equal(refused.length, 1);
+    assert.match(String(refused[0]?.reason), /pv-1 is ReadWriteOncePod and in use by another pod/);
+    for (const { target } of requests) await volumes.unpublish(target);
+  });
+
   test("a read-only volume stays so where a container runtime asks for a writable one", async () => {
     const { node, pod, volumes } = await setUp();
     await using _node = node;
