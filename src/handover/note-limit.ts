@@ -1,19 +1,17 @@
-const WINDOW_MS = 1_000;
-/** An engine takes a tenth of a second to start: an honest mounter never has so much to say. */
-const NOTES_PER_WINDOW_MAX = 100;
+const NOTES_AT_ONCE_MAX = 100;
+/** Two for each engine, and one takes a tenth of a second to start: nobody honest says more. */
+const NOTE_EVERY_MS = 50;
 
 /** How much a peer may say unasked. */
 export class NoteLimit {
-  #windowStartMs = 0;
-  #count = 0;
+  #left = NOTES_AT_ONCE_MAX;
+  #lastMs = 0;
 
   /** Counts one more. */
   isOver(nowMs: number): boolean {
-    if (nowMs - this.#windowStartMs > WINDOW_MS) {
-      this.#windowStartMs = nowMs;
-      this.#count = 0;
-    }
-    this.#count += 1;
-    return this.#count > NOTES_PER_WINDOW_MAX;
+    const earned = (nowMs - this.#lastMs) / NOTE_EVERY_MS;
+    this.#left = Math.min(NOTES_AT_ONCE_MAX, this.#left + earned) - 1;
+    this.#lastMs = nowMs;
+    return this.#left < 0;
   }
 }

@@ -10,9 +10,14 @@ export interface NodeEventsOptions {
   readonly signal: AbortSignal;
 }
 
+/** A mounter chooses its words, so that each could be new: no more than this of one. */
+const RECOVERED_AT_MOST_EVERY_MS = 10_000;
+
 /** What happens to mounts, told where people look: at their workloads, and at Mountpoint Pods. */
 export class NodeEvents {
   readonly #options: NodeEventsOptions;
+  /** Mountpoint Pods of whose recovery was told a short while ago, by UID. */
+  readonly #told = new Set<string>();
 
   constructor(options: NodeEventsOptions) {
     this.#options = options;
@@ -30,6 +35,7 @@ export class NodeEvents {
 
   news({ what, source, pod, cause }: MountNews): void {
     if (what !== "given up") {
+      if (!this.#isTurnOf(pod.uid)) return;
       const note = `${what === "recovered" ? "a new engine" : "this container"} goes on: ${cause}`;
       this.#about(pod.uid, { type: "Normal", reason: "MountRecovered", action: "Serve", note });
       return;
@@ -38,6 +44,13 @@ export class NodeEvents {
     for (const uid of boundWorkloads(source, this.#options.kubeletPath)) {
       this.#about(uid, { type: "Warning", reason: "VolumeGivenUp", action: "Serve", note });
     }
+  }
+
+  #isTurnOf(podUid: string): boolean {
+    if (this.#told.has(podUid)) return false;
+    this.#told.add(podUid);
+    setTimeout(() => this.#told.delete(podUid), RECOVERED_AT_MOST_EVERY_MS).unref();
+    return true;
   }
 
   #about(podUid: string, text: EventText): void {
