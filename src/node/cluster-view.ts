@@ -5,6 +5,7 @@ import type { Pod } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { ATTACHMENTS, mountpointPodOf } from "../volume/attachment.ts";
 import type { AttachmentSpec, MountpointS3PodAttachment } from "../volume/attachment.ts";
+import { hasOption } from "../volume/mount-options.ts";
 import { ANNOTATION } from "../volume/names.ts";
 import { problemOf } from "./pod-problem.ts";
 
@@ -49,6 +50,7 @@ export interface NodePod {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
+  /** It is being deleted, or has ended. */
   readonly leaving: boolean;
   readonly mountpoint: MountpointPod | undefined;
 }
@@ -119,9 +121,11 @@ export class ClusterView {
     return all.filter((pod) => pod !== undefined);
   }
 
-  /** Whose keys the mount of a Mountpoint Pod uses; undefined while its attachment is not known. */
-  authenticationSourceOf({ attachment }: MountpointPod): string | undefined {
-    return this.#attachments.get(attachment)?.spec.authenticationSource;
+  /** Whether the mount of a Mountpoint Pod is signed with the driver's keys, as far as is known. */
+  usesDriverKeys({ attachment }: MountpointPod): boolean {
+    const spec = this.#attachments.get(attachment)?.spec;
+    if (spec?.authenticationSource !== "driver") return false;
+    return !hasOption(spec.mountOptions.split(","), "no-sign-request");
   }
 
   /** A pod of this node, if the API server has told of it: the kubelet may know it before us. */
@@ -129,9 +133,15 @@ export class ClusterView {
     return this.#pods.values().find(({ uid }) => uid === podUid);
   }
 
-  /** Resolves when a pod is being deleted. */
+  /** Resolves when a pod is being deleted or has ended. One that was here may go all at once. */
   async untilLeaving(podUid: string, signal: AbortSignal): Promise<void> {
-    await this.#pods.until(() => (this.pod(podUid)?.leaving === true ? true : undefined), signal);
+    let wasHere = false;
+    await this.#pods.until(() => {
+      const pod = this.pod(podUid);
+      const isLeaving = pod === undefined ? wasHere : pod.leaving;
+      wasHere ||= pod !== undefined;
+      return isLeaving ? true : undefined;
+    }, signal);
   }
 
   /** Each change of a pod of this node. */
@@ -161,15 +171,15 @@ export function byGenerationDown(one: MountpointPod, other: MountpointPod): numb
   return other.generation - one.generation;
 }
 
-/** Its container will not run again. */
-export function isOver({ phase }: MountpointPod): boolean {
+/** Its containers will not run again. */
+export function isOver({ phase }: { readonly phase?: string | undefined }): boolean {
   return phase === "Succeeded" || phase === "Failed";
 }
 
 function projectPod(pod: Pod, namespace: string): NodePod | undefined {
   const { metadata } = pod;
   if (metadata?.uid === undefined) return undefined;
-  const leaving = metadata.deletionTimestamp !== undefined;
+  const leaving = metadata.deletionTimestamp !== undefined || isOver(pod.status ?? {});
   // Anybody may write our annotations in a namespace of their own: there they mean nothing.
   const mountpoint = metadata.namespace === namespace ? mountpointOf(pod) : undefined;
   const { uid, name = "", namespace: home = "" } = metadata;

@@ -52,9 +52,13 @@ export class GivenMount implements KeptMount {
     return this.#state;
   }
 
+  get isEnding(): boolean {
+    return this.#ending.signal.aborted;
+  }
+
   /** Does nothing while the keys are the same; those that it did not take are sent again. */
   async rekey(credentials: Credentials | null): Promise<void> {
-    if (isDeepStrictEqual(this.#credentials, credentials)) return;
+    if (this.isEnding || isDeepStrictEqual(this.#credentials, credentials)) return;
     await this.#link.rekey(credentials, AbortSignal.timeout(REKEY_WITHIN_MS));
     this.#credentials = credentials;
     this.#around.log.info({ mount: this.mountId }, "other keys lie ready for the engine");

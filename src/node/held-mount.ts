@@ -86,8 +86,13 @@ export class HeldMount implements KeptMount {
     return this.#state;
   }
 
+  get isEnding(): boolean {
+    return this.#ending.signal.aborted;
+  }
+
   /** Does nothing, and waits for nothing, while the keys are the same. */
   async rekey(credentials: Credentials | null): Promise<void> {
+    if (this.isEnding) return;
     if (!this.#owesKeys && isDeepStrictEqual(this.#spec.credentials, credentials)) return;
     const spec = { ...this.#spec, credentials };
     this.#spec = spec;

@@ -41,6 +41,8 @@ export interface KeptMount {
   readonly source: Source;
   readonly pod: MountpointPod;
   readonly state: MountState;
+  /** From the first word of its end on: it takes no keys any more. */
+  readonly isEnding: boolean;
   rekey(credentials: Credentials | null): Promise<void>;
   untilServed(signal: AbortSignal): Promise<void>;
   finish(signal: AbortSignal): Promise<void>;

@@ -112,7 +112,10 @@ export class SourceMounts implements Disposable {
   ): Promise<Source> {
     return this.#queue.run(pod.mountId, async () => {
       const present = this.#held.get(pod.mountId) ?? (await this.#adoptOrClear(pod));
-      if (present !== undefined) return present.source;
+      if (present !== undefined) {
+        void this.#give(present, () => spec.credentials); // they may be newer than those it has
+        return present.source;
+      }
       const limit = AbortSignal.timeout(this.#options.mountWithinMs ?? MOUNT_WITHIN_MS);
       const signal = AbortSignal.any([limit, moved]);
       const startedMs = performance.now();
@@ -277,14 +280,15 @@ export class SourceMounts implements Disposable {
     rollback.move();
     this.#options.log.info({ mount: mountId, mountpoint: pod.name }, "mount held again");
     const held = this.#hold(source, fds, shared.spec, { pod, link });
-    if (shared.spec.credentials !== null) void this.#makeFresh(held);
+    // They may be others in this life of the process. Who has a right to them is not for it to say.
+    void this.#give(held, () => this.#options.driverKeys?.(pod));
     return held;
   }
 
-  /** The driver's keys may be others in this life of the process than in the one before. */
-  async #makeFresh(held: KeptMount): Promise<void> {
+  /** Best effort: who waits for the mount does not wait for its keys. */
+  async #give(held: KeptMount, find: () => Credentials | null | undefined): Promise<void> {
     try {
-      const keys = this.#options.driverKeys?.(held.pod);
+      const keys = find();
       if (keys !== undefined) await held.rekey(keys);
     } catch (error) {
       this.#options.log.warn({ mount: held.mountId, err: error }, "the keys were not made fresh");
@@ -304,7 +308,9 @@ export class SourceMounts implements Disposable {
     return undefined;
   }
 
+  /** One that ends gives its number back before it has ended, and the next mount may have it. */
   #heldAt(device: string): KeptMount | undefined {
-    return this.#held.values().find(({ source }) => source.device === device);
+    const isThere = (one: KeptMount) => one.source.device === device && !one.isEnding;
+    return this.#held.values().find(isThere);
   }
 }

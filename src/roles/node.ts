@@ -105,9 +105,7 @@ const role: Role<typeof FLAGS> = {
         view,
         log,
         driverKeys: (pod) =>
-          view.authenticationSourceOf(pod) === "driver"
-            ? credentialsFor("driver", {}, env)
-            : undefined,
+          view.usesDriverKeys(pod) ? credentialsFor("driver", {}, env) : undefined,
         onNews(news) {
           const { mountId, pod, source: _, ...rest } = news;
           log.warn({ mount: mountId, mountpoint: pod.name, ...rest }, "news of a mount");

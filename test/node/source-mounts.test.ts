@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { bindMount } from "../../src/sys/bind-mount.ts";
 import { unmount } from "../../src/sys/fuse-mount.ts";
+import { onMountChange } from "../../src/sys/mount-watch.ts";
 import { TestBucket } from "../engine/test-bucket.ts";
 import { mountSpec } from "./mounter-process.ts";
 import { assertNothingLeaked, openDescriptors } from "./open-descriptors.ts";
@@ -157,17 +158,23 @@ describe("the sources of a node", () => {
     await assertNothingLeaked(held);
   });
 
-  test("ending one connection by force never ends another that got its number", async (t) => {
+  test("a mount that ends is not taken for another that got its number: by keys, nor by force", async (t) => {
     await using node = await TestNode.start();
     const [liar, honest] = [node.pod("mp-1"), node.pod("mp-2")];
     const lying = liar.runHostile("liar");
-    await lying.listening();
+    await Promise.all([lying.listening(), honest.run().listening()]);
     const first = await ensure(node, liar);
-    const removed = node.sources.remove("mp-1", liar.pod); // its number is free from here on
-    honest.run();
+    const off = Promise.withResolvers<void>();
+    using _mounts = onMountChange(() => node.mounts().length === 0 && off.resolve());
+    const removed = node.sources.remove("mp-1", liar.pod);
+    await off.promise; // its number is free from here on
     const second = await ensure(node, honest);
-    // The kernel gives the lowest free number; only others on this machine can come in between.
+    // The kernel gives the lowest free number: only others on this machine can come in between.
     t.diagnostic(`the same number: ${second.device === first.device}`);
+    const { credentials } = mountSpec(bucket);
+    const other = { accessKeyId: "of-the-other", secretAccessKey: "its" };
+    await node.sources.rekey(second.device, other); // not to the liar, who would not answer
+    await node.sources.rekey(second.device, credentials);
     lying.signal("SIGUSR2");
     await assert.rejects(removed, { kind: "remote" });
     assert.equal(await fs.readFile(join(second.dir, "there"), "utf8"), "content");
