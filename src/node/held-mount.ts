@@ -24,6 +24,8 @@ export interface HeldParts {
 
 /** What a held mount needs of the world around it. */
 export interface Surroundings {
+  /** The pods that could serve it next. */
+  candidates(mount: HeldMount): readonly MountpointPod[];
   /** The next mounter that could serve it: another than the one that does. */
   untilMounter(mount: HeldMount, signal: AbortSignal): Promise<Server>;
   /** Resolves when a pod is there that is to serve it instead of the present one. */
@@ -34,6 +36,9 @@ export interface Surroundings {
   readonly patience: Patience;
   readonly log: Log;
 }
+
+/** By pod, why it can never go on with the mount. */
+type Refusals = Map<string, string>;
 
 const USELESS: ReadonlySet<FailureKind> = new Set(["busy", "timeout"]);
 const HAND_OVER_WITHIN_MS = 60_000;
@@ -201,19 +206,28 @@ export class HeldMount implements KeptMount {
     if (!this.#around.isMounted(this.source)) return this.#ending.abort(); // somebody took it off
     using round = abortable(this.#ending.signal);
     const startedMs = performance.now();
+    const refusals: Refusals = new Map();
     void this.#link.closed.then(() => this.#untilGivenUp(round.signal));
     for (let failures = 0; !round.signal.aborted; failures += 1) {
       try {
-        await this.#handOn(startedMs, round.signal);
+        await this.#handOn(startedMs, refusals, round.signal);
         return;
       } catch (error) {
         if (round.signal.aborted) return;
+        const hopeless = this.#refusalOfAll(refusals);
+        if (hopeless !== undefined) return this.#giveUp(hopeless);
         const fields = { mount: this.mountId, failures, err: error };
         this.#around.log.warn(fields, "the mount could not be handed on yet");
         const pauseMs = Math.min(PAUSE_MAX_MS, FIRST_PAUSE_MS * 2 ** failures);
         await sleep(pauseMs, undefined, { signal: round.signal }).catch(() => {});
       }
     }
+  }
+
+  /** All who could go on have said that nobody can: with --no-journal, or after a damage. */
+  #refusalOfAll(refusals: Refusals): string | undefined {
+    const isOpen = this.#around.candidates(this).some(({ uid }) => !refusals.has(uid));
+    return isOpen ? undefined : Array.from(refusals.values()).at(-1);
   }
 
   async #untilGivenUp(signal: AbortSignal): Promise<void> {
@@ -223,7 +237,7 @@ export class HeldMount implements KeptMount {
     if (cause !== undefined) this.#giveUp(cause);
   }
 
-  async #handOn(startedMs: number, signal: AbortSignal): Promise<void> {
+  async #handOn(startedMs: number, refusals: Refusals, signal: AbortSignal): Promise<void> {
     const next = await this.#around.untilMounter(this, signal);
     await using rollback = new AsyncDisposableStack();
     rollback.use(next.link);
@@ -238,6 +252,8 @@ export class HeldMount implements KeptMount {
     try {
       await next.link.mount(spec, fds, { resume: true }, limit);
     } catch (error) {
+      const isFinal = error instanceof Failure && error.kind === "invalid";
+      if (isFinal) refusals.set(next.pod.uid, error.message);
       if (!signal.aborted) await this.#afterRefusal(error, next.link, signal);
       throw error; // when we leave, whoever has the descriptors now keeps them
     }

@@ -48,7 +48,7 @@ export async function untilNextMounter(
 }
 
 /** While the present one is alive only a later one counts; else its own next container, too. */
-function candidates(mount: HeldMount, view: View): readonly MountpointPod[] {
+export function candidates(mount: HeldMount, view: View): readonly MountpointPod[] {
   const pods = view
     .pods()
     .filter((pod) => pod.mountId === mount.mountId && !pod.leaving && !isOver(pod));

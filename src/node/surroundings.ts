@@ -5,7 +5,7 @@ import type { ClusterView } from "./cluster-view.ts";
 import type { Surroundings } from "./held-mount.ts";
 import type { KeptMount, MountNews } from "./kept-mount.ts";
 import { Patience } from "./patience.ts";
-import { untilNextMounter, untilSuccessor } from "./successor.ts";
+import { candidates, untilNextMounter, untilSuccessor } from "./successor.ts";
 
 export interface SurroundingsOptions {
   readonly kubeletPath: string;
@@ -24,6 +24,7 @@ export function surroundingsOf(
   const { kubeletPath, view, log, giveUpAfterMs, giveUpLeavingAfterMs } = options;
   return {
     log,
+    candidates: (mount) => candidates(mount, view),
     untilMounter: (mount, signal) => untilNextMounter(mount, view, kubeletPath, signal),
     untilSuccessor: (mount, signal) => untilSuccessor(mount, view, signal),
     isMounted: ({ dir, device }) => mountAt(readMounts(), dir)?.device === device,

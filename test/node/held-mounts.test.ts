@@ -1,31 +1,21 @@
 import assert from "node:assert/strict";
-import { mkdirSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MountpointPod } from "../../src/node/cluster-view.ts";
-import { bindMount } from "../../src/sys/bind-mount.ts";
-import { unmount } from "../../src/sys/fuse-mount.ts";
 import { TestBucket } from "../engine/test-bucket.ts";
 import { FileWriter } from "./file-writer.ts";
 import { mountSpec } from "./mounter-process.ts";
 import { assertNothingLeaked, openDescriptors } from "./open-descriptors.ts";
-import { TestNode } from "./test-node.ts";
+import { TestNode, bindFor } from "./test-node.ts";
 import type { TestPod } from "./test-node.ts";
 
 const untimed = () => {};
 const BIG_BYTES = 24 << 20;
 /** Longer than a test may take. */
 const FOREVER_MS = 3_600_000;
-
-/** A workload's bind, as publish makes it. */
-function bindFor(node: TestNode, uid: string, sourceDir: string) {
-  const target = join(node.kubeletPath, "pods", uid, "volumes/kubernetes.io~csi/pv/mount");
-  mkdirSync(target, { recursive: true });
-  bindMount(sourceDir, target, { readOnly: false });
-  return { target, [Symbol.dispose]: () => unmount(target, { detach: true }) };
-}
 
 const later = ({ pod }: TestPod): Partial<MountpointPod> => ({
   mountId: pod.mountId,
@@ -240,37 +230,24 @@ describe("a mount outlives the container that serves it", () => {
     while ((await read().catch(() => "")) !== "content") continue;
   });
 
-  test("no engine comes: given up in time, whoever waits is released and told", async () => {
-    await using node = await TestNode.start({ giveUpAfterMs: 1_500 });
+  test("who joins a mount brings the keys of today", async () => {
+    await using node = await TestNode.start();
     const pod = node.pod();
-    const container = pod.run();
-    const { dir, device } = await ensure(node, pod);
-    using bound = bindFor(node, "w-1", dir);
-    await container.killAll();
-    const waiting = fs.readFile(join(bound.target, "there"), "utf8");
-    await assert.rejects(waiting, /ECONNABORTED|ENOTCONN/);
-    assert.equal(node.news.at(-1)?.what, "given up");
-    assert.match(node.news.at(-1)?.cause ?? "", /no engine for 2 s/);
-    assert.equal(node.sources.stateOf(device), undefined);
-    assert.equal(await node.sources.isDead(device), true);
-  });
-
-  test("all of its workloads are being deleted: given up sooner", async () => {
-    await using node = await TestNode.start({ giveUpLeavingAfterMs: 500 });
-    const pod = node.pod();
-    const container = pod.run();
+    pod.run();
     const { dir } = await ensure(node, pod);
-    using one = bindFor(node, "w-1", dir);
-    using _other = bindFor(node, "w-2", dir);
-    await container.killAll();
-    const waiting = assert.rejects(fs.readFile(join(one.target, "there")), /ECONNABORTED|ENOTCONN/);
-    node.view.leaving.add("w-1");
-    node.view.changed();
-    assert.notEqual(node.news.at(-1)?.what, "given up");
-    node.view.leaving.add("w-2");
-    node.view.changed();
-    await waiting;
-    assert.match(node.news.at(-1)?.cause ?? "", /^every workload is terminating/);
+    const { accessKeyId } = bucket.access;
+    const credentials = { accessKeyId, secretAccessKey: "another" };
+    const spec = { ...mountSpec(bucket), credentials };
+    await node.sources.ensure(pod.pod, spec, false, untimed);
+    const read = () => fs.readFile(join(dir, "there"), "utf8");
+    await assert.rejects(
+      async () => {
+        for (;;) await read(); // the word is on its way to the engine
+      },
+      { code: "EACCES" },
+    );
+    await ensure(node, pod);
+    while ((await read().catch(() => "")) !== "content") continue;
   });
 
   // prettier-ignore

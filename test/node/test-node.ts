@@ -6,6 +6,8 @@ import type { MountpointPod } from "../../src/node/cluster-view.ts";
 import type { MountNews } from "../../src/node/kept-mount.ts";
 import { SourceMounts } from "../../src/node/source-mounts.ts";
 import type { SourceMountsOptions } from "../../src/node/source-mounts.ts";
+import { bindMount } from "../../src/sys/bind-mount.ts";
+import { unmount } from "../../src/sys/fuse-mount.ts";
 import { readMounts } from "../../src/sys/mount-info.ts";
 import { MounterProcess } from "./mounter-process.ts";
 import { podCgroup } from "./pod-cgroup.ts";
@@ -156,4 +158,12 @@ export class TestPod implements AsyncDisposable {
     const options = words === undefined ? { cgroup } : { cgroup, words };
     return this.#owned.use(new MounterProcess(this.commDir, options));
   }
+}
+
+/** A workload's bind, as publish makes it. */
+export function bindFor(node: TestNode, uid: string, sourceDir: string) {
+  const target = join(node.kubeletPath, "pods", uid, "volumes/kubernetes.io~csi/pv/mount");
+  mkdirSync(target, { recursive: true });
+  bindMount(sourceDir, target, { readOnly: false });
+  return { target, [Symbol.dispose]: () => unmount(target, { detach: true }) };
 }
