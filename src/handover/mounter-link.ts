@@ -7,8 +7,10 @@ import { SystemError } from "../sys/libc.ts";
 import { ProcessHandle } from "../sys/process-handle.ts";
 import {
   connectUnix,
+  dropSocket,
   peerCredentialsOf,
   receiveWithFds,
+  refuseDescriptors,
   sendWithFds,
   socketPair,
 } from "../sys/unix-socket.ts";
@@ -53,6 +55,7 @@ export class MounterLink implements Disposable {
   constructor(socketPath: string, accept: (peer: PeerCredentials) => void) {
     this.closed = this.#closing.promise;
     this.#fd = connectUnix(socketPath);
+    refuseDescriptors(this.#fd); // the loop that reads from here would have to close them
     try {
       const peer = peerCredentialsOf(this.#fd);
       this.process = new ProcessHandle(peer.pid); // first: whom we look at is whom we may kill
@@ -115,7 +118,7 @@ export class MounterLink implements Disposable {
       const spec = answer.mount;
       return { spec, fds: spec.engine === undefined ? receiveShared(mine) : [] };
     } finally {
-      closeSync(mine);
+      dropSocket(mine);
     }
   }
 

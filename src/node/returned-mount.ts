@@ -1,8 +1,9 @@
 import { fstatSync, readFileSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import { isSealedMemory } from "../sys/memfd.ts";
-import { closeAll, MOUNT_FDS, mountFdsOf } from "../sys/mount-fds.ts";
+import { MOUNT_FDS, mountFdsOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
+import { drop } from "../sys/unix-socket.ts";
 
 /** 10:229, the number of /dev/fuse on every Linux. */
 const FUSE_DEVICE = (10 << 8) | 229;
@@ -25,7 +26,7 @@ export function checkReturned(fds: readonly number[], device: string): MountFds 
     }
     return returned;
   } catch (error) {
-    closeAll(fds);
+    drop(fds);
     throw error;
   }
 }

@@ -7,6 +7,7 @@ import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { closeAll, createMountMemory, listOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
 import { raiseReadAhead } from "../sys/read-ahead.ts";
+import { drop } from "../sys/unix-socket.ts";
 import { canResume } from "../volume/engine.ts";
 import { isBound } from "./binds.ts";
 import { byGenerationDown } from "./cluster-view.ts";
@@ -271,12 +272,12 @@ export class SourceMounts implements Disposable {
     if (shared === undefined) return undefined;
     const source = this.#directories.find(pod.mountId);
     if (source === undefined) {
-      closeAll(shared.fds);
+      drop(shared.fds);
       return undefined;
     }
     const { mountId } = pod;
     const fds = canResume(mountId) ? checkReturned(shared.fds, source.device) : undefined;
-    if (fds === undefined) closeAll(shared.fds);
+    if (fds === undefined) drop(shared.fds);
     rollback.move();
     this.#options.log.info({ mount: mountId, mountpoint: pod.name }, "mount held again");
     const held = this.#hold(source, fds, shared.spec, { pod, link });

@@ -10,6 +10,10 @@ const RESOLVE_NO_MAGICLINKS = 0x02n;
 const RESOLVE_NO_SYMLINKS = 0x04n;
 const RESOLVE_BENEATH = 0x08n;
 const OPEN_HOW_BYTES = 24;
+/** From one look to the next: whoever owns the directories could make us do nothing else. */
+const PAUSE_MS = 20;
+/** Of other names, until it is looked all the same: not to hear of them for a while. */
+const STRANGERS_MAX = 100;
 
 const openat2 = bind(
   "long syscall(long number, int at, const char *path, const void *how, size_t size)",
@@ -61,10 +65,14 @@ export async function untilBeneath<T>(
   signal.throwIfAborted();
   const { promise, resolve, reject } = Promise.withResolvers<T>();
   let over = false;
+  let lookedMs = -Infinity;
+  let pause: NodeJS.Timeout | undefined;
   const look = () => {
+    pause = undefined;
     if (over) return;
     try {
       const taken = way.look(take);
+      lookedMs = performance.now();
       if (taken === undefined) return;
       over = true;
       resolve(taken);
@@ -73,9 +81,14 @@ export async function untilBeneath<T>(
       reject(error);
     }
   };
-  using way = new WatchedWay(openPlace(root), names, look);
+  const lookSoon = () => {
+    const pauseMs = lookedMs + PAUSE_MS - performance.now();
+    if (pauseMs <= 0) look();
+    else pause ??= setTimeout(look, pauseMs);
+  };
+  using way = new WatchedWay(openPlace(root), names, lookSoon);
   using _mounts = onMountChange(() => {
-    if (way.mayBeMountedOn) look();
+    if (way.mayBeMountedOn) lookSoon();
   });
   const abort = () => reject(signal.reason);
   signal.addEventListener("abort", abort, { once: true });
@@ -84,6 +97,7 @@ export async function untilBeneath<T>(
     return await promise;
   } finally {
     over = true;
+    clearTimeout(pause);
     signal.removeEventListener("abort", abort);
   }
 }
@@ -156,9 +170,13 @@ class WatchedWay implements Disposable {
     const identity = `${dev}:${ino}`;
     if (this.#watched[depth]?.identity === identity) return;
     this.#forget(depth);
+    let strangers = 0;
     const watcher = watch(directory.path, (_event, name) => {
-      if (name !== null && name !== this.#names[depth]) return;
-      this.#forget(depth + 1); // what was below may be gone, and its inode number used again
+      const isOther = name !== null && name !== this.#names[depth];
+      if (isOther && (strangers += 1) < STRANGERS_MAX) return;
+      // What was below may be gone, and its inode number used again. And nothing more is heard
+      // until the next look, which watches anew: one who makes changes without end is not followed.
+      this.#forget(depth);
       this.#changed();
     });
     watcher.on("error", this.#changed); // the look that follows meets the cause

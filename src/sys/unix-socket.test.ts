@@ -8,15 +8,23 @@ import {
   openSync,
   readlinkSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+import { release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { bind } from "./libc.ts";
 import {
   acceptUnix,
   connectUnix,
+  drop,
+  dropSocket,
   listenUnix,
   peerCredentialsOf,
   receiveWithFds,
+  refuseDescriptors,
   sendWithFds,
   untilReadable,
 } from "./unix-socket.ts";
@@ -78,6 +86,79 @@ test("more descriptors than allowed are refused and closed", async () => {
   );
   assert(await untilReadable(server, 1000));
   assert.throws(() => receiveWithFds(server, 16), /more descriptors/);
+  closeSync(client);
+  closeSync(server);
+});
+
+const LINGER_SECONDS = 5;
+const MORE_THAN_FITS_BYTES = 32 << 20;
+const setOption = bind(
+  "int setsockopt(int fd, int level, int name, const void *value, uint32_t size)",
+);
+
+/**
+ * Sends a connection whose last close waits until its peer has read what it never will; the only
+ * copy is then on its way to the other end.
+ */
+async function sendLingering(to: number, bytes: string): Promise<Disposable> {
+  const server = createServer({ pauseOnConnect: true }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  const both = [once(server, "connection"), once(socket, "connect")] as const;
+  const [[near]] = (await Promise.all(both)) as unknown as [[Socket]];
+  const { fd } = (socket as unknown as { _handle: { fd: number } })._handle;
+  const linger = Buffer.alloc(8);
+  linger.writeInt32LE(1, 0);
+  linger.writeInt32LE(LINGER_SECONDS, 4);
+  assert.equal(setOption(fd, 1 /* SOL_SOCKET */, 13 /* SO_LINGER */, linger, linger.length), 0);
+  socket.write(Buffer.alloc(MORE_THAN_FITS_BYTES));
+  sendWithFds(to, Buffer.from(bytes), [fd]);
+  const closed = once(socket, "close");
+  socket.destroy();
+  await closed;
+  return {
+    [Symbol.dispose]() {
+      near.destroy();
+      server.close();
+    },
+  };
+}
+
+/** Neither the work nor anything after it in this thread waits for a close. */
+async function assertQuick(work: () => void): Promise<void> {
+  const startedMs = performance.now();
+  work();
+  for (let turn = 0; turn < 10; turn += 1) await nextTurn();
+  const tookMs = performance.now() - startedMs;
+  assert.ok(tookMs < (LINGER_SECONDS * 1000) / 2, `took ${tookMs} ms`);
+}
+
+test("a descriptor whose close takes long is closed without waiting", async () => {
+  const { client, server } = await pair("linger");
+  using _far = await sendLingering(client, "x");
+  const { fds } = receiveWithFds(server, 16);
+  assert.equal(fds.length, 1);
+  await assertQuick(() => drop(fds));
+  closeSync(client);
+  closeSync(server);
+});
+
+test("nor does a socket take long in which such a one was left", async () => {
+  const { client, server } = await pair("linger-unread");
+  sendWithFds(client, Buffer.alloc(100_000), []);
+  using _far = await sendLingering(client, "x");
+  await assertQuick(() => dropSocket(server));
+  closeSync(client);
+});
+
+test("where the kernel can, a socket takes in no descriptors at all", async (t) => {
+  const [major = 0, minor = 0] = release().split(".").map(Number);
+  if (major < 6 || (major === 6 && minor < 16)) return t.skip("Linux can do that since 6.16");
+  const { client, server } = await pair("refusing");
+  refuseDescriptors(server);
+  assert.throws(() => sendWithFds(client, Buffer.from("x"), [client]), { code: "EPERM" });
+  sendWithFds(client, Buffer.from("y"), []);
+  assert.equal(receiveWithFds(server, 16).bytes.toString(), "y");
   closeSync(client);
   closeSync(server);
 });

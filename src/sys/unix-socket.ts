@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { closeSync, renameSync, rmSync } from "node:fs";
+import { close, closeSync, renameSync, rmSync } from "node:fs";
 import koffi from "koffi";
 import { SystemError, bind, checked } from "./libc.ts";
 import { POLLIN, poll } from "./poll.ts";
@@ -9,16 +9,23 @@ const SOCK_STREAM = 1;
 const SOCK_FLAGS = 0o4000 | 0o2000000; // SOCK_NONBLOCK | SOCK_CLOEXEC
 const SOL_SOCKET = 1;
 const SCM_RIGHTS = 1;
+const SO_LINGER = 13;
+const LINGER_BYTES = 8;
 const SO_PEERCRED = 17;
+const SO_PASSRIGHTS = 83; // since Linux 6.16
+const SHUT_RDWR = 2;
 const MSG_NOSIGNAL = 0x4000;
 const MSG_CMSG_CLOEXEC = 0x40000000;
 const MSG_CTRUNC = 0x8;
 const PATH_BYTES_MAX = 107;
 const CMSG_HEADER_BYTES = 16;
 const FD_BYTES = 4;
-/** What one message may carry: more are closed unseen. */
+/** What one message may carry. */
 export const DESCRIPTORS_MAX = 16;
+/** What the kernel lets one carry: room for fewer, and it closes the rest itself. */
+const SCM_MAX_FD = 253;
 const BACKLOG = 8;
+const DROPPED_BYTES = 64 * 1024;
 
 koffi.struct("iovec", { iov_base: "void *", iov_len: "size_t" });
 koffi.struct("msghdr", {
@@ -40,6 +47,10 @@ const cAccept = bind("int accept4(int fd, void *address, void *size, int flags)"
 const cGetOption = bind(
   "int getsockopt(int fd, int level, int name, void *value, _Inout_ uint32_t *size)",
 );
+const cSetOption = bind(
+  "int setsockopt(int fd, int level, int name, const void *value, uint32_t size)",
+);
+const cShutdown = bind("int shutdown(int fd, int how)");
 const cSend = bind("long sendmsg(int fd, const msghdr *message, int flags)");
 const cReceive = bind("long recvmsg(int fd, _Inout_ msghdr *message, int flags)");
 
@@ -106,16 +117,48 @@ export function sendWithFds(fd: number, bytes: Buffer, fds: readonly number[]): 
 
 /** What has come, with its descriptors. Call it when the socket is readable. */
 export function receiveWithFds(fd: number, bytesMax: number): Received {
+  const { isWhole, ...received } = receive(fd, bytesMax);
+  if (isWhole && received.fds.length <= DESCRIPTORS_MAX) return received;
+  drop(received.fds);
+  throw new Error("more descriptors came than a message may carry");
+}
+
+function receive(fd: number, bytesMax: number): Received & { readonly isWhole: boolean } {
   const bytes = Buffer.alloc(bytesMax);
-  const control = Buffer.alloc(CMSG_HEADER_BYTES + DESCRIPTORS_MAX * FD_BYTES);
+  const control = Buffer.alloc(CMSG_HEADER_BYTES + SCM_MAX_FD * FD_BYTES);
   const message = messageOf(bytes, control);
   const size = checked("recvmsg", cReceive(fd, message, MSG_CMSG_CLOEXEC));
   const fds = decodeRights(control.subarray(0, message.msg_controllen));
-  if ((message.msg_flags & MSG_CTRUNC) !== 0) {
-    for (const received of fds) closeSync(received);
-    throw new Error("more descriptors came than a message may carry");
+  const isWhole = (message.msg_flags & MSG_CTRUNC) === 0;
+  return { bytes: bytes.subarray(0, size), fds, isWhole };
+}
+
+/**
+ * Closes descriptors that came from a peer who may be hostile. The last close of a socket may take
+ * as long as its owner has chosen, so that is switched off, and it does not happen in this thread.
+ */
+export function drop(fds: readonly number[]): void {
+  for (const fd of fds) {
+    cSetOption(fd, SOL_SOCKET, SO_LINGER, Buffer.alloc(LINGER_BYTES), LINGER_BYTES);
+    close(fd, noop);
   }
-  return { bytes: bytes.subarray(0, size), fds };
+}
+
+/** The same for a socket with whatever such a peer has put into it. */
+export function dropSocket(fd: number): void {
+  cShutdown(fd, SHUT_RDWR); // nothing more comes: what is read ends
+  for (;;) {
+    const { bytes, fds } = receive(fd, DROPPED_BYTES);
+    drop(fds);
+    if (bytes.length === 0) break;
+  }
+  close(fd, noop);
+}
+
+/** No descriptor comes in with what is read, where the kernel has a way to say so. */
+export function refuseDescriptors(fd: number): void {
+  const no = Buffer.alloc(4);
+  cSetOption(fd, SOL_SOCKET, SO_PASSRIGHTS, no, no.length);
 }
 
 /** Waits until there is something to read, or the other end is gone. False as in poll(). */
@@ -179,3 +222,5 @@ function decodeRights(control: Buffer): number[] {
     control.readInt32LE(CMSG_HEADER_BYTES + index * FD_BYTES),
   );
 }
+
+function noop(): void {}

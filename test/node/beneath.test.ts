@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import type { StdioOptions } from "node:child_process";
+import { once } from "node:events";
 import { fstatSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { untilBeneath } from "../../src/sys/beneath.ts";
 import type { Place } from "../../src/sys/beneath.ts";
 import { assertNothingLeaked, openDescriptors } from "./open-descriptors.ts";
@@ -129,3 +131,43 @@ test("aborted waits end at once, and nothing stays open", async () => {
   await assert.rejects(untilBeneath(root.path, NAMES, inodeOf, stop.signal), /enough/);
   await assertNothingLeaked(before);
 });
+
+/** Renames without end: to the name that is waited for and back, or other ones only. */
+const FLOOD = `
+  const { renameSync, writeFileSync, writeSync } = require("node:fs");
+  const [, name, other] = process.argv;
+  writeFileSync(name, "");
+  writeSync(1, "on");
+  for (;;) {
+    renameSync(name, other);
+    renameSync(other, name);
+  }`;
+
+for (const [what, name] of [
+  ["of what is waited for", "socket"],
+  ["of other things", "another"],
+] as const) {
+  test(`changes without end ${what} keep nobody from other work`, async () => {
+    await using root = await temporaryDirectory();
+    const comm = join(root.path, "pod/volumes/comm");
+    mkdirSync(comm, { recursive: true });
+    const stop = new AbortController();
+    const found = untilBeneath(root.path, NAMES, () => undefined, stop.signal);
+    const stdio: StdioOptions = ["ignore", "pipe", "inherit"];
+    const words = ["--pdeathsig", "KILL", process.execPath, "-e", FLOOD, name, "draft"];
+    const flood = spawn("setpriv", words, { cwd: comm, stdio });
+    const ended = once(flood, "exit");
+    try {
+      await once(flood.stdout ?? flood, "data");
+      const startedMs = performance.now();
+      for (let turn = 0; turn < 20; turn += 1) await sleep(10);
+      const tookMs = performance.now() - startedMs;
+      assert.ok(tookMs < 2_000, `200 ms of other work took ${tookMs} ms`);
+    } finally {
+      flood.kill("SIGKILL");
+      await ended;
+      stop.abort();
+      await assert.rejects(found);
+    }
+  });
+}
