@@ -1,5 +1,6 @@
 import type { Log } from "../base/log.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
+import { isFinished } from "../kube/pod-phase.ts";
 import { PODS } from "../kube/resource.ts";
 import type { Pod } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
@@ -171,15 +172,15 @@ export function byGenerationDown(one: MountpointPod, other: MountpointPod): numb
   return other.generation - one.generation;
 }
 
-/** Its containers will not run again. */
-export function isOver({ phase }: { readonly phase?: string | undefined }): boolean {
-  return phase === "Succeeded" || phase === "Failed";
+/** Its container will not run again. */
+export function isOver({ phase }: MountpointPod): boolean {
+  return isFinished(phase);
 }
 
 function projectPod(pod: Pod, namespace: string): NodePod | undefined {
   const { metadata } = pod;
   if (metadata?.uid === undefined) return undefined;
-  const leaving = metadata.deletionTimestamp !== undefined || isOver(pod.status ?? {});
+  const leaving = metadata.deletionTimestamp !== undefined || isFinished(pod.status?.phase);
   // Anybody may write our annotations in a namespace of their own: there they mean nothing.
   const mountpoint = metadata.namespace === namespace ? mountpointOf(pod) : undefined;
   const { uid, name = "", namespace: home = "" } = metadata;

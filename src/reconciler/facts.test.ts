@@ -56,10 +56,10 @@ test("nothing is younger than the news of it, whatever the API server's clock sa
 
 test("the label of a lifted gate counts for the workload that it names", () => {
   const volumes = [{ name: "v", persistentVolumeClaim: { claimName: "c" } }];
+  const spec = { volumes, containers: [] };
   const hadGate = (uid: string) => {
     const labels = { [LABEL.headroomForWorkload]: uid };
-    return workloadOf({ metadata: { name: "w", uid: "w1", labels }, spec: { volumes } as never })
-      ?.hadGate;
+    return workloadOf({ metadata: { name: "w", uid: "w1", labels }, spec })?.hadGate;
   };
   assert.equal(hadGate("w1"), true);
   assert.equal(hadGate("w0"), false); // copied with the rest of a manifest

@@ -1,3 +1,4 @@
+import { isFinished } from "../kube/pod-phase.ts";
 import type { KubeNode, PersistentVolume, PersistentVolumeClaim, Pod } from "../kube/resource.ts";
 import type {
   AttachmentSpec,
@@ -245,8 +246,4 @@ function unschedulableWhy(conditions: readonly PodCondition[]): string {
 /** The API server's clock may go before ours: nothing is younger than the news of it. */
 function createdMsOf(metadata: Pod["metadata"]): number {
   return Math.min(Date.parse(metadata?.creationTimestamp ?? ""), Date.now());
-}
-
-function isFinished(phase: string | undefined): boolean {
-  return phase === "Succeeded" || phase === "Failed";
 }

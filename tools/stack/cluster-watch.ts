@@ -1,6 +1,7 @@
 import { createLineLog } from "../../src/base/line-log.ts";
 import { loadKubeAccess } from "../../src/kube/kube-access.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
+import { isFinished } from "../../src/kube/pod-phase.ts";
 import { EVENTS, PODS, PVCS, PVS } from "../../src/kube/resource.ts";
 import type { KubeEvent, KubeObject, PersistentVolumeClaim, Pod } from "../../src/kube/resource.ts";
 import type { Resource } from "../../src/kube/resource.ts";
@@ -151,5 +152,5 @@ export function isReady(pod: Pod | undefined): boolean {
 
 /** Its containers will not run again. */
 export function hasEnded(pod: Pod | undefined): boolean {
-  return pod?.status?.phase === "Succeeded" || pod?.status?.phase === "Failed";
+  return isFinished(pod?.status?.phase);
 }
