@@ -10,7 +10,7 @@ const SOCK_FLAGS = 0o4000 | 0o2000000; // SOCK_NONBLOCK | SOCK_CLOEXEC
 const SOL_SOCKET = 1;
 const SCM_RIGHTS = 1;
 const SO_LINGER = 13;
-const LINGER_BYTES = 8;
+const NO_LINGER = Buffer.alloc(8);
 const SO_PEERCRED = 17;
 const SO_PASSRIGHTS = 83; // since Linux 6.16
 const SHUT_RDWR = 2;
@@ -139,7 +139,7 @@ function receive(fd: number, bytesMax: number): Received & { readonly isWhole: b
  */
 export function drop(fds: readonly number[]): void {
   for (const fd of fds) {
-    cSetOption(fd, SOL_SOCKET, SO_LINGER, Buffer.alloc(LINGER_BYTES), LINGER_BYTES);
+    cSetOption(fd, SOL_SOCKET, SO_LINGER, NO_LINGER, NO_LINGER.length);
     close(fd, noop);
   }
 }
@@ -147,12 +147,15 @@ export function drop(fds: readonly number[]): void {
 /** The same for a socket with whatever such a peer has put into it. */
 export function dropSocket(fd: number): void {
   cShutdown(fd, SHUT_RDWR); // nothing more comes: what is read ends
-  for (;;) {
-    const { bytes, fds } = receive(fd, DROPPED_BYTES);
-    drop(fds);
-    if (bytes.length === 0) break;
+  try {
+    for (let left = true; left;) {
+      const { bytes, fds } = receive(fd, DROPPED_BYTES);
+      drop(fds);
+      left = bytes.length > 0;
+    }
+  } finally {
+    close(fd, noop);
   }
-  close(fd, noop);
 }
 
 /** No descriptor comes in with what is read, where the kernel has a way to say so. */

@@ -27,7 +27,7 @@ export function engineOf(mountId: string): Engine {
 
 /** False for the mount of another pod, which this one has succeeded. */
 export function isOwnMount(podName: string, mountId: string): boolean {
-  return mountIdOf(podName, engineOf(mountId)) === mountId;
+  return firstPodOf(mountId) === podName;
 }
 
 /** Whether another engine can go on with a mount whose engine has died. */
