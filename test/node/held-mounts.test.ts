@@ -22,6 +22,19 @@ const later = ({ pod }: TestPod): Partial<MountpointPod> => ({
   generation: pod.generation + 1,
 });
 
+/** Keys are on their way to an engine: with them it may read no more. */
+async function untilRefused(read: () => Promise<string>): Promise<void> {
+  const reading = async () => {
+    for (;;) await read();
+  };
+  await assert.rejects(reading, { code: "EACCES" });
+}
+
+/** And with those it may again. */
+async function untilRead(read: () => Promise<string>): Promise<void> {
+  while ((await read().catch(() => "")) !== "content") continue;
+}
+
 describe("a mount outlives the container that serves it", () => {
   let bucket: TestBucket;
   before(async () => {
@@ -218,16 +231,11 @@ describe("a mount outlives the container that serves it", () => {
     const [driven, other] = await Promise.all(pods.map((pod) => ensure(node, pod)));
     const read = (source = driven) => fs.readFile(join(source?.dir ?? "", "there"), "utf8");
     await node.reborn().adoptAll();
-    await assert.rejects(
-      async () => {
-        for (;;) await read(); // the word is on its way to the engine
-      },
-      { code: "EACCES" },
-    );
+    await untilRefused(read);
     assert.equal(await read(other), "content");
     keys = { accessKeyId, secretAccessKey };
     await node.reborn().adoptAll();
-    while ((await read().catch(() => "")) !== "content") continue;
+    await untilRead(read);
   });
 
   test("who joins a mount brings the keys of today", async () => {
@@ -240,14 +248,9 @@ describe("a mount outlives the container that serves it", () => {
     const spec = { ...mountSpec(bucket), credentials };
     await node.sources.ensure(pod.pod, spec, false, untimed);
     const read = () => fs.readFile(join(dir, "there"), "utf8");
-    await assert.rejects(
-      async () => {
-        for (;;) await read(); // the word is on its way to the engine
-      },
-      { code: "EACCES" },
-    );
+    await untilRefused(read);
     await ensure(node, pod);
-    while ((await read().catch(() => "")) !== "content") continue;
+    await untilRead(read);
   });
 
   // prettier-ignore

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { unless } from "../../src/base/unless.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { EVENTS, NODES, PODS } from "../../src/kube/resource.ts";
-import type { KubeEvent, KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
+import { NODES, PODS } from "../../src/kube/resource.ts";
+import type { KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { headroomPodFor } from "../../src/reconciler/headroom.ts";
 import { mountpointPodFor } from "../../src/reconciler/mountpoint-pod.ts";
@@ -141,22 +141,34 @@ const scheduled = (key: string) => until(key, ({ spec }) => spec?.nodeName === N
 const gone = (key: string) =>
   pods.until((list) => (list.get(key) === undefined ? true : undefined), signal);
 
+/** A workload that waits for headroom of its volume. */
+async function gated(
+  name: string,
+  cpu: string,
+  attributes: Record<string, string>,
+): Promise<string> {
+  await bench.volume(`pv-${name}`, [], { bucketName: "bucket", ...attributes });
+  const claimName = claimNameOf(`pv-${name}`);
+  const volumes = [{ name: "s3", persistentVolumeClaim: { claimName } }];
+  const schedulingGates = [{ name: HEADROOM_GATE }];
+  const pod = podOf(name, cpu, { schedulingGates, volumes });
+  return (await chart.admin.create(PODS, pod, signal)).metadata?.uid ?? "";
+}
+
+/** It goes, and with it its Mountpoint Pod, as that one's kubelet would tell. */
+async function leave(name: string, mountpointPod: string): Promise<void> {
+  await bench.removeWorkload(name);
+  await bench.marked(mountpointPod);
+  await bench.endMountpointPod(mountpointPod, "Succeeded");
+  await bench.nothingIsLeft();
+}
+
 test(
   "a gated workload is scheduled with headroom, which goes when it is served",
   TIMEOUT,
   async () => {
-    const attributes = { bucketName: "bucket", mountpointContainerResourcesRequestsCpu: "300m" };
-    await bench.volume("pv-headroom", [], attributes);
-    const claimName = claimNameOf("pv-headroom");
-    const created = await chart.admin.create(
-      PODS,
-      podOf("gated", "300m", {
-        schedulingGates: [{ name: HEADROOM_GATE }],
-        volumes: [{ name: "s3", persistentVolumeClaim: { claimName } }],
-      }),
-      signal,
-    );
-    const uid = created.metadata?.uid ?? "";
+    const attributes = { mountpointContainerResourcesRequestsCpu: "300m" };
+    const uid = await gated("gated", "300m", attributes);
     const workload = await scheduled(`${WORKLOADS}/gated`);
     assert.equal(workload.metadata?.labels?.[LABEL.headroomForWorkload], uid);
     const { pod } = await bench.served(uid);
@@ -170,42 +182,14 @@ test(
 
     await bench.endMountpointPod(pod, "Running");
     await gone(`${MOUNTPOINTS}/${name}`);
-    await bench.removeWorkload("gated");
-    await bench.marked(pod);
-    await bench.endMountpointPod(pod, "Succeeded");
-    await bench.nothingIsLeft();
+    await leave("gated", pod);
   },
 );
 
-/** A workload that waits for headroom of its volume. */
-async function gated(name: string, attributes: Record<string, string>): Promise<string> {
-  await bench.volume(`pv-${name}`, [], { bucketName: "bucket", ...attributes });
-  const claimName = claimNameOf(`pv-${name}`);
-  const volumes = [{ name: "s3", persistentVolumeClaim: { claimName } }];
-  const schedulingGates = [{ name: HEADROOM_GATE }];
-  const pod = podOf(name, "10m", { schedulingGates, volumes });
-  return (await chart.admin.create(PODS, pod, signal)).metadata?.uid ?? "";
-}
-
-const whole = (event: KubeEvent) => event;
-
-/** Words of the events of a workload, once there is one of this reason. */
-async function told(name: string, reason: string): Promise<string> {
-  const of = { resource: EVENTS, project: whole };
-  const events = new WatchedList({ client: chart.admin, log, ...of });
-  const stopped = new AbortController();
-  const following = events.start(AbortSignal.any([signal, stopped.signal]));
-  const isIt = (event: KubeEvent) => event.reason === reason && event.regarding?.name === name;
-  const found = await events.until((list) => list.values().find(isIt), signal);
-  stopped.abort();
-  await following;
-  return found.note ?? "";
-}
-
 test("a volume that can't be served keeps nobody behind the gate", TIMEOUT, async () => {
-  await gated("wrong", { mountpointContainerResourcesLimitsMemory: "1GB" });
+  const uid = await gated("wrong", "10m", { mountpointContainerResourcesLimitsMemory: "1GB" });
   await scheduled(`${WORKLOADS}/wrong`);
-  assert.match(await told("wrong", "InvalidVolume"), /ResourcesLimitsMemory.*1GB/);
+  assert.match(await bench.told(uid, "InvalidVolume"), /ResourcesLimitsMemory.*1GB/);
   await bench.removeWorkload("wrong");
 });
 
@@ -223,17 +207,14 @@ test("who waits for headroom that is refused is told why", TIMEOUT, async () => 
     const deleted = chart.admin.delete(PODS, anotherPlace, { gracePeriodSeconds: 0 }, signal);
     await unless("absent", deleted); // its workload is none: the controller may be the first
   });
-  const uid = await gated("refused", attributes);
-  assert.match(await told("refused", "FailedHeadroom"), /maximum cpu usage per Container is 100m/);
+  const uid = await gated("refused", "10m", attributes);
+  assert.match(await bench.told(uid, "FailedHeadroom"), /maximum cpu usage per Container is 100m/);
   const place = { namespace: MOUNTPOINTS, name: "small" };
   await chart.admin.delete(LIMIT_RANGES, place, {}, signal);
   await scheduled(`${WORKLOADS}/refused`);
   const { pod } = await bench.served(uid);
   await bench.endMountpointPod(pod, "Running");
-  await bench.removeWorkload("refused");
-  await bench.marked(pod);
-  await bench.endMountpointPod(pod, "Succeeded");
-  await bench.nothingIsLeft();
+  await leave("refused", pod);
 });
 
 test("on a full node the Mountpoint Pod takes the place of its headroom", TIMEOUT, async () => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { untilFound } from "../../src/base/until-found.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { PODS } from "../../src/kube/resource.ts";
 import { ClusterView } from "../../src/node/cluster-view.ts";
@@ -31,11 +32,12 @@ before(async () => {
 }, TIMEOUT);
 after(() => owned.disposeAsync());
 
-async function untilSeen(uid: string): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  using _listening = view.onPodChange(() => view.pod(uid) && resolve());
-  if (view.pod(uid) === undefined) await promise;
-}
+const untilSeen = (uid: string) =>
+  untilFound(
+    () => view.pod(uid),
+    (look) => view.onPodChange(look),
+    signal,
+  );
 
 // prettier-ignore
 const LEAVING: [how: string, leave: (name: string) => Promise<unknown>][] = [

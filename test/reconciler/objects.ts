@@ -1,6 +1,6 @@
 import { Failure } from "../../src/base/failure.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { NODES, PODS, PVCS, PVS } from "../../src/kube/resource.ts";
+import { EVENTS, NODES, PODS, PVCS, PVS } from "../../src/kube/resource.ts";
 import type { KubeObject, Pod, Resource } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import type { MountpointPodSettings } from "../../src/reconciler/mountpoint-pod.ts";
@@ -200,6 +200,24 @@ export class Bench {
       }
       return undefined;
     }, this.#signal);
+  }
+
+  /** What an event says of a workload, once there is one for this reason. */
+  async told(uid: string, reason: string): Promise<string> {
+    const events = new WatchedList({
+      client: this.#admin,
+      log,
+      resource: EVENTS,
+      selection: { namespace: WORKLOADS },
+      project: (event) =>
+        event.regarding?.uid === uid && event.reason === reason ? event.note : undefined,
+    });
+    const own = new AbortController();
+    const following = events.start(own.signal);
+    const note = await events.until((list) => Array.from(list.values())[0], this.#signal);
+    own.abort();
+    await following;
+    return note;
   }
 
   async marked(pod: string): Promise<void> {

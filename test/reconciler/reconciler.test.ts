@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { EVENTS, PODS } from "../../src/kube/resource.ts";
+import { PODS } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
 import { startReconciler } from "../../src/reconciler/run.ts";
 import { mountpointPodFor } from "../../src/reconciler/mountpoint-pod.ts";
@@ -273,26 +273,10 @@ test("a version that the API server has forgotten is listed anew", TIMEOUT, asyn
   await bench.nothingIsLeft();
 });
 
-async function eventAt(uid: string): Promise<string> {
-  const events = new WatchedList({
-    client: chart.admin,
-    log,
-    resource: EVENTS,
-    selection: { namespace: "default" },
-    project: ({ regarding, note }) => (regarding?.uid === uid ? note : undefined),
-  });
-  const own = new AbortController();
-  const following = events.start(own.signal);
-  const note = await events.until((list) => Array.from(list.values())[0], signal);
-  own.abort();
-  await following;
-  return note;
-}
-
 test("what is wrong with a volume is said at the workload", TIMEOUT, async () => {
   const attributes = { bucketName: "bucket", authenticationSource: "pod" };
   await bench.volume("pv-wrong", [], attributes);
-  const note = await eventAt(await bench.workload("wrong", "pv-wrong"));
+  const note = await bench.told(await bench.workload("wrong", "pv-wrong"), "InvalidVolume");
   assert.match(note, /volume pv-wrong: .*authenticationSource is "pod": use "driver" or "secret"/);
   await bench.removeWorkload("wrong");
 });
@@ -303,7 +287,7 @@ test("a node without room is told at the workload and in the status", TIMEOUT, a
   const { pod, attachment } = await bench.served(uid);
   await bench.noRoomFor(pod, "0/1 nodes are available: 1 Insufficient memory.");
   const words = new RegExp(`${pod} finds no room on node ${NODE}: .*Insufficient memory`);
-  assert.match(await eventAt(uid), words);
+  assert.match(await bench.told(uid, "MountpointPodUnschedulable"), words);
   const status = await bench.attachments.until((list) => list.get(attachment)?.status, signal);
   assert.equal(status.phase, "Pending");
   assert.match(status.conditions?.find((one) => one.type === "Ready")?.message ?? "", words);
