@@ -1,15 +1,21 @@
 import { Buffer } from "node:buffer";
 import net from "node:net";
 import { Failure } from "../base/failure.ts";
+import type { CaBundle } from "./ca-bundle.ts";
 import { authorizationLine, proxyName } from "./http-proxy.ts";
 import type { HttpProxy } from "./http-proxy.ts";
 import { reasonOf, tlsOptionsOf } from "./http-tunnel.ts";
+import type { LocalBinding } from "./local-binding.ts";
 import { loadTls } from "./load-tls.ts";
 import { AwayFailure } from "./retry.ts";
 import { ResponseReader } from "./response-reader.ts";
 import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
 
 const SCRATCH_BYTES = 64 * 1024;
+/** A slice that the kernel has taken is progress; an eighth of a part costs no CPU worth it. */
+const SLICE_BYTES = 1024 * 1024;
+/** A copy of so little is cheaper than a second buffer for writev(2). */
+const COPIED_BYTES_MAX = 64 * 1024;
 const IDLE_LIMIT_MS = 30_000;
 /** So long the endpoint waits with the rest of an answer; then it may be asked again. */
 const HALTED_LIMIT_MS = 30_000;
@@ -18,11 +24,12 @@ export interface HttpOrigin {
   readonly host: string;
   readonly port: number;
   readonly tls: boolean;
-  /** Replaces the system's certificate authorities. */
-  readonly ca: string | undefined;
+  /** Undefined: Node's own certificate authorities. */
+  readonly ca: CaBundle | undefined;
   readonly connectTimeoutMs: number;
   /** On the way to it: asked for a tunnel if the origin has TLS, else for each request. */
   readonly proxy?: HttpProxy | undefined;
+  readonly binding?: LocalBinding | undefined;
 }
 
 export interface HttpRequest {
@@ -34,6 +41,8 @@ export interface HttpRequest {
   readonly responseTarget: ResponseTarget | undefined;
   /** Silence for this long, in either direction, is a failure. */
   readonly silenceLimitMs: number;
+  /** To execute it twice is the same as once: a stale connection is replaced unnoticed. */
+  readonly repeatable: boolean;
 }
 
 interface Exchange {
@@ -55,6 +64,12 @@ export class HttpConnection {
   #connected = false;
   #broken: Failure | undefined;
   #exchanges = 0;
+  /** Whether anything of the current answer has come. */
+  #answered = false;
+  #timedOut = false;
+  #hasUnsent = false;
+  /** When the endpoint was last known to be there, or was asked. */
+  #signOfLifeMs = 0;
 
   /** The tunnel, if there is one, ends at the origin. */
   constructor(origin: HttpOrigin, tunnel?: net.Socket) {
@@ -64,28 +79,37 @@ export class HttpConnection {
       callback: (count: number, bytes: Uint8Array) => this.#onRead(count, bytes),
     };
     const peer = tunnel === undefined ? (origin.proxy ?? origin) : origin;
-    const secured = tlsOptionsOf(peer.host, origin.ca);
-    const plain = { host: peer.host, port: peer.port, onread };
+    const plain = { host: peer.host, port: peer.port, ...origin.binding?.(peer.host), onread };
+    const secured = () => tlsOptionsOf(peer.host, origin.ca);
     if (tunnel !== undefined) {
-      // Node takes no buffers of ours here: these bytes are copied once more.
-      this.#socket = loadTls().connect({ ...secured, socket: tunnel });
+      // Node takes no buffers of ours here: these bytes are copied once more. It checks the
+      // certificate of an address by `host`, since an address is no servername.
+      this.#socket = loadTls().connect({ ...secured(), host: peer.host, socket: tunnel });
       this.#socket.on("data", (bytes: Buffer) => {
         if (!this.#onRead(bytes.length, bytes)) this.#socket.pause();
       });
-    } else if (peer.tls) this.#socket = loadTls().connect({ ...plain, ...secured });
+    } else if (peer.tls) this.#socket = loadTls().connect({ ...plain, ...secured() });
     else this.#socket = net.connect(plain);
     this.#socket.setNoDelay(true);
     this.#socket.setTimeout(origin.connectTimeoutMs);
     this.#socket.once(peer.tls ? "secureConnect" : "connect", () => this.#onConnect());
-    this.#socket.on("timeout", () => this.#break("no answer in time"));
+    this.#socket.on("timeout", () => {
+      this.#timedOut = true;
+      this.#break("no answer in time");
+    });
     this.#socket.on("error", (error) => this.#break(reasonOf(error), error));
     this.#socket.on("end", () => this.#onEnd());
     this.#socket.on("close", () => this.#break("connection closed"));
   }
 
-  /** A used connection may have been closed by the other side just now: that is not an error. */
-  get usedBefore(): boolean {
-    return this.#exchanges > 1;
+  /** A kept connection was closed by the other side before it answered: not an outage. */
+  get wentStale(): boolean {
+    return this.#exchanges > 1 && !this.#answered && !this.#timedOut;
+  }
+
+  /** A kept connection without a sign of life: a firewall may have dropped what it knew of it. */
+  get wentSilent(): boolean {
+    return this.#exchanges > 1 && !this.#answered && this.#timedOut;
   }
 
   get usable(): boolean {
@@ -101,6 +125,7 @@ export class HttpConnection {
     const reader = new ResponseReader(request.method, request.responseTarget);
     return this.#receive(reader, request.silenceLimitMs, signal, () => {
       this.#exchanges += 1;
+      this.#answered = false;
       this.#send(request);
     });
   }
@@ -135,6 +160,7 @@ export class HttpConnection {
       this.close();
     };
     signal.addEventListener("abort", onAbort, { once: true });
+    this.#signOfLifeMs = performance.now();
     try {
       if (this.#connected) this.#socket.setTimeout(silenceLimitMs);
       begin();
@@ -150,14 +176,37 @@ export class HttpConnection {
     const reads = isTls ? undefined : proxy; // in a tunnel it sees nothing
     const target = reads ? `http://${request.headers["host"]}${request.target}` : request.target;
     if (reads !== undefined) lines.push(authorizationLine(reads));
+    const head = `${request.method} ${target} HTTP/1.1\r\n${lines.join("")}\r\n`;
+    const bodyBytes = request.body.reduce((sum, { length }) => sum + length, 0);
+    if (bodyBytes > 0 && bodyBytes <= COPIED_BYTES_MAX) {
+      this.#hasUnsent = false;
+      this.#socket.write(Buffer.concat([Buffer.from(head), ...request.body]));
+      return;
+    }
     this.#socket.cork();
-    this.#socket.write(`${request.method} ${target} HTTP/1.1\r\n${lines.join("")}\r\n`);
-    for (const chunk of request.body) this.#socket.write(chunk);
+    this.#socket.write(head);
+    this.#sendSlices(slicesOf(request.body), 0);
     this.#socket.uncork();
+  }
+
+  /**
+   * Slices go one by one: Node tells of the progress of a write only at its end. Besides, a TLS
+   * socket copies what waits, and OpenSSL counts in an int.
+   */
+  #sendSlices(slices: readonly Uint8Array[], at: number): void {
+    const slice = slices[at];
+    this.#hasUnsent = at + 1 < slices.length;
+    if (slice === undefined || this.#broken !== undefined) return;
+    this.#socket.write(slice, (error) => {
+      if (error) return; // the connection breaks, and this write is no progress
+      this.#signOfLifeMs = performance.now();
+      this.#sendSlices(slices, at + 1);
+    });
   }
 
   #onConnect(): void {
     this.#connected = true;
+    this.#signOfLifeMs = performance.now();
     if (this.#exchange !== undefined) this.#socket.setTimeout(this.#exchange.silenceLimitMs);
   }
 
@@ -166,6 +215,8 @@ export class HttpConnection {
       this.#break("data that nobody asked for");
       return false;
     }
+    this.#answered = true;
+    this.#signOfLifeMs = performance.now();
     try {
       const view = Buffer.from(bytes.buffer, bytes.byteOffset, count);
       this.#exchange.reader.take(view);
@@ -197,7 +248,8 @@ export class HttpConnection {
     const response = exchange.reader.response();
     const closes = response.headers.get("connection")?.toLowerCase() === "close";
     // Answered before it was asked to the end: the rest of the body must not follow.
-    if (closes || this.#socket.writableLength > 0) this.#break("done");
+    const isUnsent = this.#hasUnsent || this.#socket.writableLength > 0;
+    if (closes || isUnsent || exchange.reader.hasSurplus) this.#break("done");
     exchange.resolve(response);
   }
 
@@ -207,10 +259,23 @@ export class HttpConnection {
     const verb = this.#connected ? "lost the connection to" : "can't reach";
     const direct = isTls || proxy === undefined;
     const peer = direct ? `the endpoint ${host}:${port}` : proxyName(proxy);
-    this.#broken = new AwayFailure(`${verb} ${peer}: ${why}`, cause);
-    this.#socket.destroy();
     const exchange = this.#exchange;
+    // The kernel sends the end of a body without telling of its progress.
+    const lostMs = exchange
+      ? Math.min(performance.now() - this.#signOfLifeMs, exchange.silenceLimitMs)
+      : 0;
+    this.#broken = new AwayFailure(`${verb} ${peer}: ${why}`, cause, lostMs);
+    this.#socket.destroy();
     this.#exchange = undefined;
     exchange?.reject(this.#broken);
   }
+}
+
+function slicesOf(body: readonly Uint8Array[]): Uint8Array[] {
+  return body.flatMap((chunk) => {
+    const count = Math.ceil(chunk.length / SLICE_BYTES);
+    return Array.from({ length: count }, (_, index) => {
+      return chunk.subarray(index * SLICE_BYTES, (index + 1) * SLICE_BYTES);
+    });
+  });
 }

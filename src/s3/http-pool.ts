@@ -1,8 +1,12 @@
+import { Failure } from "../base/failure.ts";
 import { HttpConnection } from "./http-connection.ts";
 import type { HttpOrigin, HttpRequest } from "./http-connection.ts";
 import { refusalOf } from "./http-proxy.ts";
 import { openTunnel } from "./http-tunnel.ts";
 import type { HttpResponse, ResponseTarget } from "./response-reader.ts";
+import { StaleConnectionFailure } from "./retry.ts";
+import { Turnstile } from "./turnstile.ts";
+import type { RequestLoad } from "./turnstile.ts";
 
 /** The end of an answer whose beginning has filled its target. */
 export interface BodyRest {
@@ -17,33 +21,35 @@ export interface PooledResponse extends HttpResponse {
   readonly rest: BodyRest | undefined;
 }
 
-/** Keep-alive connections to one origin: the last used first, never more than the limit. */
+/**
+ * Keep-alive connections to one origin, the last used first. A request takes a place of the limit
+ * until its answer is complete, or has filled its target. Connections with a half-read answer come
+ * on top of the limit: whoever keeps the rests bounds their number.
+ */
 export class HttpPool {
   readonly #origin: HttpOrigin;
-  readonly #connectionsMax: number;
+  readonly #turnstile: Turnstile;
   readonly #idle: HttpConnection[] = [];
-  readonly #waiting: (() => void)[] = [];
-  #busy = 0;
 
   constructor(origin: HttpOrigin, connectionsMax: number) {
     this.#origin = origin;
-    this.#connectionsMax = connectionsMax;
+    this.#turnstile = new Turnstile(connectionsMax);
   }
 
   async exchange(request: HttpRequest, signal: AbortSignal): Promise<PooledResponse> {
-    await this.#enter(signal);
-    try {
-      const response = await this.#exchangeOnce(request, signal);
-      const { proxy } = this.#origin;
-      if (proxy !== undefined && response.status === 407) throw refusalOf(proxy);
-      return response;
-    } finally {
-      this.#leave();
-    }
+    using _place = await this.#turnstile.enter(loadOf(request), signal);
+    return await this.#exchangeChecked(request, signal);
   }
 
   close(): void {
     for (const connection of this.#idle.splice(0)) connection.close();
+  }
+
+  async #exchangeChecked(request: HttpRequest, signal: AbortSignal): Promise<PooledResponse> {
+    const response = await this.#exchangeOnce(request, signal);
+    const { proxy } = this.#origin;
+    if (proxy !== undefined && response.status === 407) throw refusalOf(proxy);
+    return response;
   }
 
   async #exchangeOnce(request: HttpRequest, signal: AbortSignal): Promise<PooledResponse> {
@@ -53,16 +59,19 @@ export class HttpPool {
         const response = await connection.exchange(request, signal);
         return { ...response, rest: this.#restOn(connection) };
       } catch (error) {
+        const { wentStale, wentSilent } = connection;
         connection.close();
         signal.throwIfAborted();
-        // It went stale in the pool: not a failure of the endpoint, and the next one is younger.
-        // A POST may have been done before it did: whoever sent it has to look.
-        if (!connection.usedBefore || request.method === "POST") throw error;
+        // The idle connections were used longer ago than this one: they are as dead.
+        if (wentStale || wentSilent) this.close();
+        if (!wentStale || !(error instanceof Failure)) throw error;
+        // A write may have been executed before the connection broke: the sender has to look.
+        if (!request.repeatable) throw new StaleConnectionFailure(error.message, error);
       }
     }
   }
 
-  /** It waits outside of the limit: nobody knows whether anybody comes for it. */
+  /** A rest waits outside of the limit: it may never be asked for, and would block others. */
   #restOn(connection: HttpConnection): BodyRest | undefined {
     if (connection.usable) this.#idle.push(connection);
     if (!connection.halted) return undefined;
@@ -70,15 +79,15 @@ export class HttpPool {
       isThere: () => connection.halted,
       close: () => connection.close(),
       readOn: async (target, signal) => {
-        await this.#enter(signal);
         try {
+          using _place = await this.#turnstile.enter("download", signal);
+          // The connection was given up while this read waited for its place: no outage.
+          if (!connection.halted) throw new StaleConnectionFailure("the answer was cut off");
           await connection.goOn(target, signal);
           return this.#restOn(connection);
         } catch (error) {
           connection.close();
           throw error;
-        } finally {
-          this.#leave();
         }
       },
     };
@@ -94,25 +103,17 @@ export class HttpPool {
   async #connect(signal: AbortSignal): Promise<HttpConnection> {
     const { proxy, tls } = this.#origin;
     if (proxy === undefined || !tls) return new HttpConnection(this.#origin);
-    return new HttpConnection(this.#origin, await openTunnel(this.#origin, proxy, signal));
-  }
-
-  async #enter(signal: AbortSignal): Promise<void> {
-    if (this.#busy < this.#connectionsMax) {
-      this.#busy += 1;
-      return;
+    const tunnel = await openTunnel(this.#origin, proxy, signal);
+    try {
+      return new HttpConnection(this.#origin, tunnel);
+    } catch (error) {
+      tunnel.destroy(); // certificate authorities that can't be read
+      throw error;
     }
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.push(resolve); // the one who leaves passes its place on
-    await promise;
-    if (!signal.aborted) return;
-    this.#leave();
-    throw signal.reason;
   }
+}
 
-  #leave(): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#busy -= 1;
-    else next();
-  }
+function loadOf({ method, responseTarget }: HttpRequest): RequestLoad {
+  if (method === "PUT") return "upload";
+  return responseTarget === undefined ? "small" : "download";
 }

@@ -6,6 +6,7 @@ import type { AddressInfo, Server, Socket } from "node:net";
 import { mock, test } from "node:test";
 import { Failure } from "../base/failure.ts";
 import { Secret } from "../base/secret.ts";
+import { CaBundle } from "./ca-bundle.ts";
 import { HttpPool } from "./http-pool.ts";
 import { openTunnel } from "./http-tunnel.ts";
 import { AwayFailure } from "./retry.ts";
@@ -43,7 +44,7 @@ async function scripted(answer: string | undefined) {
     for (const socket of sockets) socket.destroy();
     server.close();
   };
-  return { ...(await listen(server)), asked, [Symbol.dispose]: close };
+  return { ...(await listen(server)), asked, sockets, [Symbol.dispose]: close };
 }
 
 test("a tunnel is asked for by name, with the proxy's own credentials", async () => {
@@ -78,6 +79,26 @@ for (const [answer, kind, waitedOut, says] of refusals) {
   });
 }
 
+test("a tunnel is closed when there are no authorities to check its other end with", async () => {
+  using it = await scripted("HTTP/1.1 200 OK\r\n\r\n");
+  const options = { path: "/no/such", setting: "--ca-bundle", isExclusive: true };
+  const ca = new CaBundle({ ...options, isKnownToWork: true });
+  const pool = new HttpPool({ ...it.origin, ca }, 1);
+  const request = {
+    method: "GET",
+    target: "/",
+    headers: { host: "h" },
+    body: [],
+    responseTarget: undefined,
+    silenceLimitMs: 5_000,
+    repeatable: true,
+  };
+  await assert.rejects(pool.exchange(request, signal), AwayFailure);
+  const [socket] = it.sockets;
+  assert(socket !== undefined);
+  if (!socket.closed) await once(socket, "close", { signal });
+});
+
 test("who does not want it any more does not wait for it", async () => {
   using it = await scripted("HTTP/1.1 200");
   const stop = new AbortController();
@@ -105,6 +126,7 @@ test("a body that a proxy passes on lands in its target without a copy", async (
       body: [],
       responseTarget: { into, onFilled: () => undefined },
       silenceLimitMs: 5_000,
+      repeatable: true,
     },
     signal,
   );

@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import net from "node:net";
 import { Failure } from "../base/failure.ts";
 import { within } from "../base/within.ts";
+import type { CaBundle } from "./ca-bundle.ts";
 import { parseHead } from "./http-head.ts";
 import { loadTls } from "./load-tls.ts";
 import type { HttpOrigin } from "./http-connection.ts";
@@ -20,7 +21,8 @@ export async function openTunnel(
 ): Promise<net.Socket> {
   signal.throwIfAborted();
   const limit = AbortSignal.any([signal, AbortSignal.timeout(origin.connectTimeoutMs)]);
-  const socket = connectTo(proxy, origin.ca);
+  const startedMs = performance.now();
+  const socket = connectTo(proxy, origin);
   try {
     const target = `${bracketed(origin.host)}:${origin.port}`;
     const authorization = authorizationLine(proxy);
@@ -32,14 +34,15 @@ export async function openTunnel(
     socket.destroy();
     signal.throwIfAborted();
     if (error instanceof Failure) throw error;
-    throw new AwayFailure(`can't reach ${proxyName(proxy)}: ${reasonOf(error)}`, error);
+    const lostMs = performance.now() - startedMs;
+    throw new AwayFailure(`can't reach ${proxyName(proxy)}: ${reasonOf(error)}`, error, lostMs);
   }
 }
 
 /** What Node has to know to speak TLS with a host. */
-export function tlsOptionsOf(host: string, ca: string | undefined) {
+export function tlsOptionsOf(host: string, ca: CaBundle | undefined) {
   const servername = net.isIP(host) === 0 ? host : ""; // an address is not a name to ask for
-  return { servername, ...(ca === undefined ? {} : { ca }) };
+  return { servername, ...(ca === undefined ? {} : { secureContext: ca.context() }) };
 }
 
 /** A failed connect to several addresses has an empty message and its reasons in a list. */
@@ -48,10 +51,11 @@ export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function connectTo({ host, port, tls: isTls }: HttpProxy, ca: string | undefined): net.Socket {
+function connectTo({ host, port, tls: isTls }: HttpProxy, origin: HttpOrigin): net.Socket {
+  const plain = { host, port, ...origin.binding?.(host) };
   const socket = isTls
-    ? loadTls().connect({ host, port, ...tlsOptionsOf(host, ca) })
-    : net.connect({ host, port });
+    ? loadTls().connect({ ...plain, ...tlsOptionsOf(host, origin.ca) })
+    : net.connect(plain);
   return socket.setNoDelay(true);
 }
 

@@ -82,3 +82,12 @@ test("what is wrong inside an object is a failure when the objects are read", ()
     assert.throws(page, Failure, block);
   }
 });
+
+test("a modification time has whole seconds, as that of a HEAD", () => {
+  const time = "<LastModified>2026-11-18T14:00:01.789Z</LastModified>";
+  const object = `<Contents><Key>k</Key>${time}<Size>1</Size>`;
+  for (const comment of ["", AS_TREE]) {
+    const { objects } = readListPage(listing("", `${comment}${object}</Contents>`));
+    assert.equal(objects[0]?.mtimeMs, Date.parse("2026-11-18T14:00:01Z"));
+  }
+});

@@ -1,5 +1,9 @@
 import { Failure } from "../base/failure.ts";
+import { etagOf } from "./etag.ts";
+import { readModificationTime } from "./modification-time.ts";
+import { objectSizeOf } from "./object-size.ts";
 import type { ListedObject, ListPage } from "./object-store.ts";
+import { PermanentFailure } from "./retry.ts";
 import type { XmlElement } from "./xml.ts";
 import { readXml, unescapeXml } from "./xml.ts";
 
@@ -102,11 +106,12 @@ function readBlock(block: string, decode: Decode): ListedObject {
 
 function objectOf(row: Row, found: RegExpExecArray, decode: Decode): ListedObject {
   const { key, etag, size, time, storageClass } = row;
+  const name = decode(unescapeXml(found[key] ?? ""));
   return {
-    key: decode(unescapeXml(found[key] ?? "")),
-    etag: unescapeXml(found[etag] ?? ""),
-    sizeBytes: Number(found[size] ?? 0),
-    mtimeMs: timeOf(found[time] ?? ""),
+    key: name,
+    etag: etagOf(unescapeXml(found[etag] ?? "")),
+    sizeBytes: sizeIn(found[size], name),
+    mtimeMs: readModificationTime(found[time] ?? ""),
     archived: ARCHIVES.has(found[storageClass] ?? ""),
   };
 }
@@ -150,17 +155,20 @@ function rowOf(block: string): Row | undefined {
 
 function readObject(element: XmlElement, decode: Decode): ListedObject {
   const restored = element.child("RestoreStatus")?.textOf("IsRestoreInProgress") === "false";
+  const key = decode(element.textOf("Key") ?? "");
   return {
-    key: decode(element.textOf("Key") ?? ""),
-    etag: element.textOf("ETag") ?? "",
-    sizeBytes: Number(element.textOf("Size") ?? 0),
-    mtimeMs: timeOf(element.textOf("LastModified") ?? ""),
+    key,
+    etag: etagOf(element.textOf("ETag")),
+    sizeBytes: sizeIn(element.textOf("Size"), key),
+    mtimeMs: readModificationTime(element.textOf("LastModified") ?? ""),
     archived: ARCHIVES.has(element.textOf("StorageClass") ?? "") && !restored,
   };
 }
 
-function timeOf(text: string): number {
-  return Date.parse(text) || 0;
+function sizeIn(text: string | undefined, key: string): number {
+  const sizeBytes = objectSizeOf(text);
+  if (sizeBytes !== undefined) return sizeBytes;
+  throw new PermanentFailure(`the listing has no valid Size of ${key}`);
 }
 
 export function urlDecode(text: string): string {

@@ -21,7 +21,7 @@ interface Stored extends ObjectInfo {
 export class MemoryStore implements ObjectStore {
   readonly #objects = new Map<string, Stored>();
   readonly #uploads = new Map<string, Map<number, Buffer>>();
-  #version = 0;
+  #uploadsBegun = 0;
 
   get keys(): string[] {
     return [...this.#objects.keys()].toSorted((left, right) => (left < right ? -1 : 1));
@@ -29,6 +29,15 @@ export class MemoryStore implements ObjectStore {
 
   get unfinishedUploads(): number {
     return this.#uploads.size;
+  }
+
+  earliestNowMs(): number {
+    return Date.now();
+  }
+
+  /** Ends all uploads as another client may. */
+  endUploads(): void {
+    this.#uploads.clear();
   }
 
   body(key: string): Buffer | undefined {
@@ -72,8 +81,10 @@ export class MemoryStore implements ObjectStore {
     sum?: string,
   ): Promise<{ etag: string }> {
     if (sum !== undefined) await checkSum(body, sum);
-    const digest = createHash("sha256").update(body).digest("hex");
-    const etag = `"${digest.slice(0, 16)}-${this.#version++}"`;
+    return this.#store(key, body, nonce, `"${digestOf(body)}"`);
+  }
+
+  #store(key: string, body: Uint8Array, nonce: string, etag: string): { etag: string } {
     const sizeBytes = body.length;
     const stored = { etag, sizeBytes, mtimeMs: 0, archived: false, body: Buffer.from(body), nonce };
     this.#objects.set(key, stored);
@@ -92,7 +103,7 @@ export class MemoryStore implements ObjectStore {
   }
 
   async createUpload(key: string): Promise<string> {
-    const uploadId = `${key}#${this.#version++}`;
+    const uploadId = `${key}#${this.#uploadsBegun++}`;
     this.#uploads.set(uploadId, new Map());
     return uploadId;
   }
@@ -128,7 +139,8 @@ export class MemoryStore implements ObjectStore {
     const bodies = parts.map(({ partNumber }) => sent?.get(partNumber));
     if (!bodies.every((body) => body !== undefined)) throw new Failure("absent", uploadId);
     this.#uploads.delete(uploadId);
-    return this.put(key, Buffer.concat(bodies), nonce);
+    const body = Buffer.concat(bodies);
+    return this.#store(key, body, nonce, `"${digestOf(body)}-${parts.length}"`);
   }
 
   async abortUpload(_key: string, uploadId: string): Promise<void> {
@@ -138,6 +150,11 @@ export class MemoryStore implements ObjectStore {
   async delete(key: string): Promise<void> {
     this.#objects.delete(key);
   }
+}
+
+/** S3 derives an ETag from the content alone: equal contents have equal ETags. */
+function digestOf(body: Uint8Array): string {
+  return createHash("md5").update(body).digest("hex");
 }
 
 async function checkSum(body: Uint8Array, sum: string): Promise<void> {

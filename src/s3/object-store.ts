@@ -29,7 +29,9 @@ export interface ListPage {
 
 export interface RangeRead {
   readonly key: string;
+  /** Version and size of the object that the range is of: bytes of another one are refused. */
   readonly etag: string;
+  readonly objectBytes: number;
   readonly offsetBytes: number;
   /** As long as the range: it is filled from its start. */
   readonly into: Buffer;
@@ -72,6 +74,11 @@ export interface ObjectReader {
 
 /** One bucket as the engine sees it. Failures: `absent`, `denied`, `stale`, `remote`. */
 export interface ObjectStore extends ObjectReader {
+  /**
+   * A time of day that the clock of S3 has reached already: what begins in S3 from now on is not
+   * older. Up to 15 minutes early while the clock of S3 is not known.
+   */
+  earliestNowMs(): number;
   head(key: string, signal: AbortSignal): Promise<ObjectInfo | undefined>;
   list(query: ListQuery, signal: AbortSignal): Promise<ListPage>;
   /** For a body that is about to come; undefined: it is not verified by a sum of ours. */
@@ -87,8 +94,13 @@ export interface ObjectStore extends ObjectReader {
   /** The ETag of the object at `key` if it was made with that nonce, else nothing. */
   findOwn(key: string, nonce: string, signal: AbortSignal): Promise<string | undefined>;
   createUpload(key: string, nonce: string, signal: AbortSignal): Promise<string>;
-  /** Removes uploads of this key without any part that began since then: nobody has their id. */
-  abortStrays(key: string, sinceMs: number, signal: AbortSignal): Promise<void>;
+  /**
+   * Removes uploads of this key without any part that began since then, by the clock of S3: nobody
+   * has their id. Does nothing where the credentials do not suffice to find or to remove them.
+   * `untilMs`: after that S3 refuses the requests that asked for such an upload, by the age of
+   * their signatures; later uploads are of others.
+   */
+  abortStrays(key: string, sinceMs: number, signal: AbortSignal, untilMs?: number): Promise<void>;
   uploadPart(
     key: string,
     uploadId: string,
@@ -105,6 +117,9 @@ export interface ObjectStore extends ObjectReader {
     signal: AbortSignal,
   ): Promise<{ etag: string }>;
   abortUpload(key: string, uploadId: string, signal: AbortSignal): Promise<void>;
-  /** Deleting what is not there is a success, as S3 says. */
-  delete(key: string, signal: AbortSignal): Promise<void>;
+  /**
+   * Deleting what is not there is a success, as S3 says. With an ETag, a DELETE whose answer was
+   * lost is repeated only while the object is still that version.
+   */
+  delete(key: string, signal: AbortSignal, etag?: string): Promise<void>;
 }

@@ -87,6 +87,13 @@ test("a rest that is longer than was asked for is a Failure", () => {
   }
 });
 
+test("a socket never gets a buffer of 2 GiB, however large the target is", () => {
+  const into = Buffer.allocUnsafeSlow(2 ** 31); // address space: nobody touches it
+  const reader = new ResponseReader("GET", { into, onFilled: () => undefined });
+  reader.take(Buffer.from(`HTTP/1.1 206 OK\r\ncontent-length: ${into.length}\r\n\r\n`));
+  assert.equal(reader.directTarget()?.length, 64 << 20);
+});
+
 test("pieces and target may be neighbours in the same memory", () => {
   const shared = Buffer.alloc(512);
   const into = shared.subarray(300, 316);
@@ -125,3 +132,33 @@ test("HEAD has no body whatever its length says", () => {
   feed(reader, "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n", () => 10);
   assert(reader.done);
 });
+
+test("a body that ends with its connection gives sockets no place of its own, and is read", () => {
+  const into = Buffer.alloc(8);
+  let filledBytes = 0;
+  const onFilled = (bytes: number) => (filledBytes = bytes);
+  const reader = new ResponseReader("GET", { into, onFilled });
+  reader.take(Buffer.from("HTTP/1.1 206 OK\r\nconnection: close\r\n\r\nbyte"));
+  assert.equal(reader.directTarget(), undefined, "a TLS socket spins on an empty one");
+  reader.take(Buffer.from("s"));
+  assert.deepEqual([reader.done, reader.endsWithConnection, filledBytes], [false, true, 5]);
+  assert.equal(into.toString("latin1", 0, filledBytes), "bytes");
+});
+
+// prettier-ignore
+const surplus: [what: string, method: string, head: string][] = [
+  ["to HEAD",            "HEAD", "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\n"],
+  ["without content",    "PUT",  "HTTP/1.1 204 No Content\r\n\r\n"],
+  ["of length 0",        "PUT",  "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"],
+];
+for (const [what, method, head] of surplus) {
+  test(`bytes behind an answer ${what} are no answer to the next request`, () => {
+    const [clean, dirty] = [head, `${head}junk`].map((wire) => {
+      const reader = new ResponseReader(method, undefined);
+      reader.take(Buffer.from(wire));
+      assert(reader.done);
+      return reader.hasSurplus;
+    });
+    assert.deepEqual([clean, dirty], [false, true]);
+  });
+}

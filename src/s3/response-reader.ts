@@ -6,6 +6,8 @@ import type { HttpHead } from "./http-head.ts";
 
 const NOTHING = Buffer.alloc(0);
 const HEAD_BYTES_MAX = 64 * 1024;
+/** More than a socket ever gives at once; a TLS socket crashes with a buffer of 2 GiB. */
+const DIRECT_BYTES_MAX = 64 * 1024 * 1024;
 const COLLECTED_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Where a successful answer's body shall go, and who wants to know how far it is. */
@@ -14,6 +16,8 @@ export interface ResponseTarget {
   readonly onFilled: (filledBytes: number) => void;
   /** How much longer than `into` the body may be: the next targets take that. */
   readonly restBytes?: number;
+  /** Looks at a successful answer before its body; false: no byte of the body is taken. */
+  readonly accepts?: (head: HttpHead) => boolean;
 }
 
 export interface HttpResponse extends HttpHead {
@@ -36,6 +40,7 @@ export class ResponseReader {
   #early = NOTHING;
   #direct = false;
   #untilClose = false;
+  #hasSurplus = false;
   #ended = false;
 
   constructor(method: string, target: ResponseTarget | undefined) {
@@ -58,10 +63,22 @@ export class ResponseReader {
     return this.#untilClose;
   }
 
+  /**
+   * The connection can't be used again: bytes follow that are no answer to the next request. The
+   * body was not accepted, or the answer must not have one.
+   */
+  get hasSurplus(): boolean {
+    return this.#hasSurplus;
+  }
+
   /** The place for the next bytes from the network, when they need no further look. */
   directTarget(): Buffer | undefined {
-    if (!this.#direct || this.full || this.done || this.#chunked !== undefined) return undefined;
-    return this.#target?.into.subarray(this.#filledBytes, this.#filledBytes + this.#leftBytes);
+    if (!this.#direct || this.full || this.done) return undefined;
+    // Without a known length there is no place of the right size. An empty one would make a TLS
+    // socket call back for ever.
+    if (this.#chunked !== undefined || this.#untilClose) return undefined;
+    const sizeBytes = Math.min(this.#leftBytes, DIRECT_BYTES_MAX);
+    return this.#target?.into.subarray(this.#filledBytes, this.#filledBytes + sizeBytes);
   }
 
   /** Once it is full: where the body goes on. */
@@ -75,7 +92,11 @@ export class ResponseReader {
 
   take(bytes: Buffer): void {
     const rest = this.#head === undefined ? this.#takeHead(bytes) : bytes;
-    if (rest === undefined || this.#ended) return;
+    if (rest === undefined) return;
+    if (this.#ended) {
+      this.#hasSurplus ||= rest.length > 0;
+      return;
+    }
     if (this.#chunked !== undefined) {
       if (this.#chunked.feed(rest) !== rest.length) throw tooLong();
       this.#ended = this.#chunked.done;
@@ -113,6 +134,12 @@ export class ResponseReader {
   #startBody(head: HttpHead): void {
     const framing = framingOf(this.#method, head);
     this.#direct = this.#target !== undefined && head.status >= 200 && head.status < 300;
+    if (this.#direct && this.#target?.accepts?.(head) === false) {
+      this.#hasSurplus = true;
+      this.#direct = false;
+      this.#ended = true;
+      return;
+    }
     if (framing.by === "chunks") {
       this.#chunked = new ChunkedBody((data) => this.#takeBody(data));
     } else if (framing.by === "close") {

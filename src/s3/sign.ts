@@ -5,13 +5,16 @@ export const UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD";
 export const EMPTY_PAYLOAD_SHA256 =
   "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
+/** The headers that give a request its meaning. Proxies may rewrite all others. */
+const SIGNED_HEADERS = /^(host|date|range|content-md5|content-type|if-.+|x-amz-.+)$/;
+
 export interface Signable {
   readonly method: string;
   /** Percent-encoded already: S3 signs the path as it is sent. */
   readonly path: string;
   /** As canonicalQuery() gives it, and as it is sent. */
   readonly query: string;
-  /** Lower-case names, `host` among them; all of them are signed. */
+  /** Lower-case names, `host` among them. */
   readonly headers: Readonly<Record<string, string>>;
   readonly payloadSha256: string;
 }
@@ -40,7 +43,9 @@ export class Signer {
     };
     const { sessionToken } = this.credentials;
     if (sessionToken !== undefined) headers["x-amz-security-token"] = sessionToken.reveal();
-    const names = Object.keys(headers).toSorted();
+    const names = Object.keys(headers)
+      .filter((name) => SIGNED_HEADERS.test(name))
+      .toSorted();
     const scope = `${time.slice(0, 8)}/${this.#region}/s3/aws4_request`;
     const canonical = [
       request.method,

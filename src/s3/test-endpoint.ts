@@ -4,9 +4,11 @@ import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Secret } from "../base/secret.ts";
 import { fixedCredentials } from "./credentials.ts";
+import type { RetryPolicy } from "./retry.ts";
 import { locate } from "./s3-location.ts";
 import { S3Store } from "./s3-store.ts";
 import { S3Transport } from "./s3-transport.ts";
+import type { TransportOptions } from "./s3-transport.ts";
 import { CHECKSUM_KINDS } from "./upload-checksum.ts";
 
 export type Answer = (response: ServerResponse, request: IncomingMessage) => void;
@@ -19,8 +21,18 @@ export const fails = (status: number, code = "Oops"): Answer => {
   };
 };
 
+/** The headers of an answer with `sizeBytes` from `fromBytes` of an object with the ETag "e". */
+export function partHeaders(fromBytes: number, sizeBytes: number, objectBytes: number) {
+  const lastBytes = fromBytes + sizeBytes - 1;
+  return { etag: '"e"', "content-range": `bytes ${fromBytes}-${lastBytes}/${objectBytes}` };
+}
+
 /** An endpoint that answers by a script, one line per request, and remembers what it was asked. */
-export async function scripted(script: Answer[]) {
+export async function scripted(
+  script: Answer[],
+  more: Partial<TransportOptions> = {},
+  policy: RetryPolicy = { attemptsMax: 4, windowMs: 10_000 },
+) {
   const asked: string[] = [];
   const server = createServer((request, response) => {
     request.resume().once("end", () => {
@@ -47,14 +59,14 @@ export async function scripted(script: Answer[]) {
     silenceLimitMs: 500,
     signsPayload: false,
     extraHeaders: {},
+    ...more,
   });
-  const policy = { attemptsMax: 4, windowMs: 10_000 };
-  const uploads = { objectHeaders: {}, checksum: CHECKSUM_KINDS.crc32 };
+  const uploads = { objectHeaders: {}, checksum: CHECKSUM_KINDS.crc32, log: more.log };
   const store = new S3Store(transport, policy, uploads);
   const close = () => {
     store.close();
     server.closeAllConnections();
     server.close();
   };
-  return { store, asked, server, [Symbol.dispose]: close };
+  return { store, transport, asked, server, endpointUrl, [Symbol.dispose]: close };
 }
