@@ -13,6 +13,8 @@ export const DOTS: readonly DirectoryItem[] = [".", ".."].map((name) => {
 
 export interface DirectoryPage {
   readonly bytes: Buffer;
+  /** The position of the first entry that was not looked at. */
+  readonly next: number;
   /** Nodeids given out in this page: taken back if the page never reaches the kernel. */
   readonly entered: readonly number[];
   /** Nobody looks at the bytes any more. */
@@ -44,7 +46,8 @@ export function encodeDirectoryPage(
   const direntAt = plus ? ENTRY_OUT_BYTES : 0;
   const entered: number[] = [];
   let used = 0;
-  for (let index = position; ; index++) {
+  let index = position;
+  for (; ; index++) {
     const dot = DOTS[index];
     const item = dot ?? listing.item(index - DOTS.length);
     if (item === undefined) break;
@@ -69,7 +72,7 @@ export function encodeDirectoryPage(
     memory.bytes.fill(0, 0, used);
     spare = memory;
   };
-  return { bytes: memory.bytes.subarray(0, used), entered, release };
+  return { bytes: memory.bytes.subarray(0, used), next: index, entered, release };
 }
 
 interface Dirent extends DirectoryItem {

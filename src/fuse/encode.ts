@@ -76,10 +76,13 @@ export function encodeWritten(sizeBytes: number): Buffer {
   return bytes;
 }
 
-/** A bucket has no size: numbers large enough that nobody refuses to write for want of space. */
+/**
+ * A bucket has no size: the numbers are large enough that no program refuses to write for want of
+ * space. Programs multiply blocks by their size into a signed 64-bit number, which must not wrap.
+ */
 export function encodeStatfs(): Buffer {
   const bytes = Buffer.alloc(80);
-  const blocks = 2 ** 43;
+  const blocks = 2 ** 63 / PREFERRED_IO_BYTES - 1;
   for (const at of [0, 8, 16]) writeUint64(bytes, blocks, at);
   for (const at of [24, 32]) writeUint64(bytes, 2 ** 40, at);
   bytes.writeUInt32LE(PREFERRED_IO_BYTES, 40);

@@ -7,6 +7,26 @@ export interface Caller {
   readonly unique: string;
 }
 
+/** The process behind a WRITE or FLUSH. */
+export interface FileUser {
+  readonly pid: number;
+  /** FUSE's lock_owner: one for all threads of a process, another one for a forked child. */
+  readonly owner: string;
+}
+
+export interface WriteRequest {
+  readonly handle: number;
+  readonly offsetBytes: number;
+  readonly data: Uint8Array;
+  /** Absent where the kernel does not name the owner. */
+  readonly user?: FileUser;
+  /** Names the request, the same whenever it is sent. */
+  readonly unique: string;
+  /** The request was handed out before, to this process or to an earlier one. */
+  readonly again: boolean;
+  readonly leaving: AbortSignal;
+}
+
 export interface Attributes {
   readonly nodeid: number;
   readonly kind: "file" | "directory";
@@ -63,6 +83,8 @@ export interface DirectoryItem {
 export interface DirectoryListing {
   /** Undefined behind the last one that is at hand; the first one is, unless the end is reached. */
   item(index: number): DirectoryItem | undefined;
+  /** Until that item is at hand, too, or the end is reached. */
+  load(index: number): Promise<void>;
   /**
    * Looks an item up: each entry counts as one reference that a FORGET gives back. `gone` when it
    * has vanished meanwhile; `unknown` when the kernel shall ask for it if it wants to know.
@@ -98,8 +120,11 @@ export interface FileSystem {
   setAttributes(caller: Caller, nodeid: number, changes: AttributeChanges): Maybe<Entry>;
   makeFile(caller: Caller, parent: number, name: string, mode: number): Maybe<Entry>;
   makeDirectory(caller: Caller, parent: number, name: string): Maybe<Entry>;
-  unlink(caller: Caller, parent: number, name: string): Maybe<void>;
-  removeDirectory(caller: Caller, parent: number, name: string): Maybe<void>;
+  /** The kernel never learned of a file or directory made just now: as if it had not been made. */
+  unmake(nodeid: number): void;
+  /** When the caller is leaving, nothing may be begun any more: others go on with the name. */
+  unlink(caller: Caller, parent: number, name: string, leaving: AbortSignal): Maybe<void>;
+  removeDirectory(caller: Caller, parent: number, name: string, leaving: AbortSignal): Maybe<void>;
   rename(parent: number, name: string, newParent: number, newName: string): Maybe<void>;
   create(
     caller: Caller,
@@ -107,22 +132,21 @@ export interface FileSystem {
     name: string,
     flags: number,
   ): Maybe<{ entry: Entry; opened: Opened }>;
-  open(caller: Caller, nodeid: number, flags: number): Maybe<Opened>;
+  /** When the caller is leaving, the file need not be opened any more. */
+  open(caller: Caller, nodeid: number, flags: number, leaving: AbortSignal): Maybe<Opened>;
   read(handle: number, offsetBytes: number, sizeBytes: number): Maybe<LentBytes>;
   /**
    * The data is lent to the file system until the promise settles: when the caller is leaving, that
    * shall be soon, with as many bytes as were taken.
    */
-  write(
-    handle: number,
-    offsetBytes: number,
-    data: Uint8Array,
-    again: boolean,
-    leaving: AbortSignal,
-  ): Maybe<number>;
-  flush(caller: Caller, handle: number): Maybe<void>;
+  write(request: WriteRequest): Maybe<number>;
+  flush(user: FileUser, handle: number): Maybe<void>;
   sync(handle: number): Maybe<void>;
-  release(handle: number): Maybe<void>;
+  /**
+   * The last descriptor is closed. Returns at once and ends an upload behind the answer: the kernel
+   * has few places for requests that no program waits for, and reads ahead need them, too.
+   */
+  release(handle: number): void;
   /** The kernel never learned of this handle: as if the file had not been opened. */
   abandon(handle: number): void;
   openDirectory(caller: Caller, nodeid: number): Maybe<number>;

@@ -1,6 +1,7 @@
 import { OPCODE } from "./opcode.ts";
 import { ERRNO, ProtocolError } from "./errno.ts";
 import { DOTS, encodeDirectoryPage } from "./directory-page.ts";
+import type { DirectoryPage } from "./directory-page.ts";
 import {
   encodeAbsentEntry,
   encodeAttributes,
@@ -9,9 +10,15 @@ import {
   encodeStatfs,
   encodeWritten,
 } from "./encode.ts";
-import type { AttributeChanges, Entry, FileSystem, Maybe } from "./file-system.ts";
+import type {
+  AttributeChanges,
+  DirectoryListing,
+  Entry,
+  FileSystem,
+  Maybe,
+} from "./file-system.ts";
 import { WRITE_BYTES_MAX } from "./negotiate.ts";
-import { readUint64 } from "./request.ts";
+import { hexOf, readUint64, uniqueKeyOf } from "./request.ts";
 import type { Request } from "./request.ts";
 
 /** What goes behind the header, and what to do when it is, or is not, in the kernel's hands. */
@@ -26,8 +33,8 @@ export interface Answer {
 export interface Handler {
   /** May be answered with EINTR while the work goes on: its result is taken back. */
   readonly interruptible?: boolean;
-  /** Lends memory of the request to its work: that has to end by itself when the caller leaves. */
-  readonly lends?: boolean;
+  /** Its work is told when the caller leaves: what was not begun by then must not be begun. */
+  readonly isToldOfLeaving?: boolean;
   handle(request: Request, fs: FileSystem, leaving: AbortSignal): Maybe<Answer>;
 }
 
@@ -35,6 +42,8 @@ const EMPTY: Answer = { chunks: [] };
 const S_IFMT = 0o170000;
 const S_IFREG = 0o100000;
 const FATTR = { MODE: 1, UID: 2, GID: 4, SIZE: 8, TIMES: 0x10 | 0x20 | 0x80 | 0x100, FH: 0x40 };
+/** FUSE_WRITE_LOCKOWNER: fuse_write_in.lock_owner is set. */
+const WRITE_LOCKOWNER = 1 << 1;
 const NEEDS_NO_FLUSH = { keepCache: false, directIo: false, needsFlush: false };
 
 /** One line per operation that we serve; all others are answered with ENOSYS. */
@@ -42,21 +51,22 @@ export const HANDLERS: ReadonlyMap<number, Handler> = new Map<number, Handler>([
   [OPCODE.LOOKUP, { interruptible: true, handle: lookup }],
   [OPCODE.GETATTR, { handle: getattr }],
   [OPCODE.SETATTR, { handle: setattr }],
-  [OPCODE.MKNOD, { handle: mknod }],
-  [OPCODE.MKDIR, { handle: mkdir }],
-  [OPCODE.UNLINK, { handle: (r, fs) => empty(fs.unlink(r.caller, r.nodeid, r.name(0))) }],
-  [OPCODE.RMDIR, { handle: (r, fs) => empty(fs.removeDirectory(r.caller, r.nodeid, r.name(0))) }],
-  [OPCODE.RENAME, { handle: (r, fs) => rename(r, fs, 8) }],
-  [OPCODE.RENAME2, { handle: rename2 }],
+  [OPCODE.MKNOD, { interruptible: true, handle: mknod }],
+  [OPCODE.MKDIR, { interruptible: true, handle: mkdir }],
+  [OPCODE.UNLINK, { interruptible: true, isToldOfLeaving: true, handle: unlink }],
+  [OPCODE.RMDIR, { interruptible: true, isToldOfLeaving: true, handle: rmdir }],
+  [OPCODE.RENAME, { interruptible: true, handle: (r, fs) => rename(r, fs, 8) }],
+  [OPCODE.RENAME2, { interruptible: true, handle: rename2 }],
   [OPCODE.SYMLINK, { handle: refuse }],
   [OPCODE.LINK, { handle: refuse }],
-  [OPCODE.OPEN, { interruptible: true, handle: open }],
+  [OPCODE.OPEN, { interruptible: true, isToldOfLeaving: true, handle: open }],
   [OPCODE.CREATE, { interruptible: true, handle: create }],
   [OPCODE.READ, { interruptible: true, handle: read }],
-  [OPCODE.WRITE, { lends: true, handle: write }],
+  // Not interruptible: the request's memory is lent to the work, which ends by itself.
+  [OPCODE.WRITE, { isToldOfLeaving: true, handle: write }],
   [OPCODE.FLUSH, { interruptible: true, handle: flush }],
   [OPCODE.FSYNC, { interruptible: true, handle: fsync }],
-  [OPCODE.RELEASE, { handle: (r, fs) => empty(fs.release(readUint64(r.body(24), 0))) }],
+  [OPCODE.RELEASE, { handle: release }],
   [OPCODE.OPENDIR, { handle: opendir }],
   [OPCODE.READDIR, { interruptible: true, handle: (r, fs) => readdir(r, fs, false) }],
   [OPCODE.READDIRPLUS, { interruptible: true, handle: (r, fs) => readdir(r, fs, true) }],
@@ -65,7 +75,7 @@ export const HANDLERS: ReadonlyMap<number, Handler> = new Map<number, Handler>([
 ]);
 
 /** Without a detour through the task queue when the answer is there already. */
-function then<T>(value: Maybe<T>, answerOf: (value: T) => Answer): Maybe<Answer> {
+function then<T>(value: Maybe<T>, answerOf: (value: T) => Maybe<Answer>): Maybe<Answer> {
   return value instanceof Promise ? value.then(answerOf) : answerOf(value);
 }
 
@@ -116,12 +126,26 @@ function mknod(request: Request, fs: FileSystem): Maybe<Answer> {
     throw new ProtocolError(ERRNO.EINVAL, "only regular files can be made");
   }
   const made = fs.makeFile(request.caller, request.nodeid, request.name(16), mode);
-  return then(made, (entry) => entered(fs, entry));
+  return then(made, (entry) => madeAnswer(fs, entry));
 }
 
 function mkdir(request: Request, fs: FileSystem): Maybe<Answer> {
   const made = fs.makeDirectory(request.caller, request.nodeid, request.name(8));
-  return then(made, (entry) => entered(fs, entry));
+  return then(made, (entry) => madeAnswer(fs, entry));
+}
+
+/** A caller that was told EINTR must not find the name when it tries again. */
+function madeAnswer(fs: FileSystem, entry: Entry): Answer {
+  return { ...entered(fs, entry), takeBack: () => fs.unmake(entry.attributes.nodeid) };
+}
+
+/** After EINTR the object may still be deleted, if S3 was asked for that before. */
+function unlink(request: Request, fs: FileSystem, leaving: AbortSignal): Maybe<Answer> {
+  return empty(fs.unlink(request.caller, request.nodeid, request.name(0), leaving));
+}
+
+function rmdir(request: Request, fs: FileSystem, leaving: AbortSignal): Maybe<Answer> {
+  return empty(fs.removeDirectory(request.caller, request.nodeid, request.name(0), leaving));
 }
 
 function rename(request: Request, fs: FileSystem, structBytes: number): Maybe<Answer> {
@@ -141,9 +165,9 @@ function refuse(): never {
   throw new ProtocolError(ERRNO.EPERM, "S3 has no links");
 }
 
-function open(request: Request, fs: FileSystem): Maybe<Answer> {
+function open(request: Request, fs: FileSystem, leaving: AbortSignal): Maybe<Answer> {
   const flags = request.body(8).readUInt32LE(0);
-  return then(fs.open(request.caller, request.nodeid, flags), (opened) => ({
+  return then(fs.open(request.caller, request.nodeid, flags, leaving), (opened) => ({
     chunks: [encodeOpened(opened)],
     takeBack: () => fs.abandon(opened.handle),
   }));
@@ -173,18 +197,33 @@ function write(request: Request, fs: FileSystem, leaving: AbortSignal): Maybe<An
   const body = request.body(40);
   const sizeBytes = body.readUInt32LE(16);
   if (body.length !== 40 + sizeBytes) throw new ProtocolError(ERRNO.EINVAL, "WRITE: wrong size");
-  const data = body.subarray(40);
-  const [handle, offsetBytes] = [readUint64(body, 0), readUint64(body, 8)];
-  const written = fs.write(handle, offsetBytes, data, request.again, leaving);
+  const namesOwner = (body.readUInt32LE(20) & WRITE_LOCKOWNER) !== 0;
+  const user = { pid: request.pid, owner: hexOf(body.subarray(24, 32)) };
+  const written = fs.write({
+    handle: readUint64(body, 0),
+    offsetBytes: readUint64(body, 8),
+    data: body.subarray(40),
+    unique: uniqueKeyOf(request.unique),
+    again: request.again,
+    leaving,
+    ...(namesOwner ? { user } : {}),
+  });
   return then(written, (count) => ({ chunks: [encodeWritten(count)] }));
 }
 
 function flush(request: Request, fs: FileSystem): Maybe<Answer> {
-  return empty(fs.flush(request.caller, readUint64(request.body(24), 0)));
+  const body = request.body(24);
+  const user = { pid: request.pid, owner: hexOf(body.subarray(16, 24)) };
+  return empty(fs.flush(user, readUint64(body, 0)));
 }
 
 function fsync(request: Request, fs: FileSystem): Maybe<Answer> {
   return empty(fs.sync(readUint64(request.body(16), 0)));
+}
+
+function release(request: Request, fs: FileSystem): Answer {
+  fs.release(readUint64(request.body(24), 0));
+  return EMPTY;
 }
 
 function opendir(request: Request, fs: FileSystem): Maybe<Answer> {
@@ -199,13 +238,35 @@ function readdir(request: Request, fs: FileSystem, plus: boolean): Maybe<Answer>
   const position = readUint64(body, 8);
   const sizeBytes = Math.min(body.readUInt32LE(16), WRITE_BYTES_MAX);
   const index = Math.max(0, position - DOTS.length);
-  return then(fs.listDirectory(readUint64(body, 0), index, position === 0), (listing) => {
-    const page = encodeDirectoryPage(listing, position, sizeBytes, plus);
+  const answerOf = (page: DirectoryPage): Answer => {
     const takeBack = () => {
       for (const nodeid of page.entered) fs.forget(nodeid, 1);
     };
     return { chunks: [page.bytes], takeBack, release: page.release };
+  };
+  return then(fs.listDirectory(readUint64(body, 0), index, position === 0), (listing) => {
+    const page = encodeDirectoryPage(listing, position, sizeBytes, plus);
+    const isEmpty = page.bytes.length === 0 && page.next > position;
+    if (!isEmpty) return answerOf(page);
+    return pageBehind(page, listing, sizeBytes, plus).then(answerOf);
   });
+}
+
+/** A page without entries ends the directory: one whose names are all gone is not sent. */
+async function pageBehind(
+  withoutEntries: DirectoryPage,
+  listing: DirectoryListing,
+  sizeBytes: number,
+  plus: boolean,
+): Promise<DirectoryPage> {
+  let page = withoutEntries;
+  for (let position = 0; page.bytes.length === 0 && page.next > position;) {
+    position = page.next;
+    page.release();
+    await listing.load(position - DOTS.length);
+    page = encodeDirectoryPage(listing, position, sizeBytes, plus);
+  }
+  return page;
 }
 
 function releasedir(request: Request, fs: FileSystem): Answer {

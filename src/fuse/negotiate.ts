@@ -11,13 +11,17 @@ const INIT_IN_EXT_BYTES = 20;
 const INIT_OUT_BYTES = 64;
 const BACKGROUND_MAX = 64;
 
+/**
+ * Without FUSE_ASYNC_DIO: with it an asynchronous write (libaio, io_uring) is a background request.
+ * Writers that wait for memory would take all BACKGROUND_MAX places, which reads ahead need, too,
+ * and none of them could be killed.
+ */
 const FLAG = {
   ASYNC_READ: 1 << 0,
   ATOMIC_O_TRUNC: 1 << 3, // else O_TRUNC comes as a separate SETATTR before OPEN
   BIG_WRITES: 1 << 5,
   // Always, not READDIRPLUS_AUTO: a listing has all attributes, a later LOOKUP costs two requests.
   DO_READDIRPLUS: 1 << 13,
-  ASYNC_DIO: 1 << 15,
   PARALLEL_DIROPS: 1 << 18,
   MAX_PAGES: 1 << 22,
   INIT_EXT: 1 << 30,
@@ -44,8 +48,17 @@ export interface InitAnswer {
   readonly negotiated: Negotiated | undefined;
 }
 
+export interface NegotiateOptions {
+  readonly idmap: boolean;
+  /** The largest WRITE; the default if absent. */
+  readonly maxWriteBytes?: number | undefined;
+}
+
 /** Answers FUSE_INIT: the features that pay, as far as this kernel offers them. */
-export function negotiate(body: Buffer, { idmap }: { readonly idmap: boolean }): InitAnswer {
+export function negotiate(
+  body: Buffer,
+  { idmap, maxWriteBytes = WRITE_BYTES_MAX }: NegotiateOptions,
+): InitAnswer {
   if (body.length < INIT_IN_BYTES) throw new ProtocolError(ERRNO.EINVAL, "INIT: short message");
   const major = body.readUInt32LE(0);
   const minor = body.readUInt32LE(4);
@@ -59,12 +72,12 @@ export function negotiate(body: Buffer, { idmap }: { readonly idmap: boolean }):
   const flags2 = extended ? (body.readUInt32LE(16) & wanted2) >>> 0 : 0;
   const agreed = { minor: Math.min(minor, OUR_MINOR), flags, flags2 };
   return {
-    bytes: encodeInit(agreed),
+    bytes: encodeInit(agreed, maxWriteBytes),
     negotiated: agreed,
   };
 }
 
-function encodeInit(agreed: Negotiated): Buffer {
+function encodeInit(agreed: Negotiated, maxWriteBytes: number): Buffer {
   const bytes = encodeVersion();
   bytes.writeUInt32LE(agreed.minor, 4);
   // Not what the kernel proposed: it takes the smaller of this and what was set for the device,
@@ -73,7 +86,7 @@ function encodeInit(agreed: Negotiated): Buffer {
   bytes.writeUInt32LE(agreed.flags, 12);
   bytes.writeUInt16LE(BACKGROUND_MAX, 16);
   bytes.writeUInt16LE((BACKGROUND_MAX * 3) / 4, 18); // congestion_threshold
-  bytes.writeUInt32LE(WRITE_BYTES_MAX, 20);
+  bytes.writeUInt32LE(maxWriteBytes, 20);
   bytes.writeUInt32LE(1, 24); // time_gran: nanoseconds
   bytes.writeUInt16LE(PAGES_MAX, 28);
   bytes.writeUInt32LE(agreed.flags2, 32);

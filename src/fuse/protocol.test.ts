@@ -11,8 +11,13 @@ const EIO = 5;
 const ENOENT = 2;
 const ENOSYS = 38;
 const EINTR = 4;
+const EAGAIN = 11;
 
-function message(opcode: number, body: Uint8Array = Buffer.alloc(0), unique = UNIQUE): Buffer {
+function message(
+  opcode: number,
+  body: Uint8Array = Buffer.alloc(0),
+  unique: Buffer = UNIQUE,
+): Buffer {
   const header = Buffer.alloc(40);
   header.writeUInt32LE(40 + body.length, 0);
   header.writeUInt32LE(opcode, 4);
@@ -58,11 +63,12 @@ class FakeFileSystem implements FileSystem {
     this.references.set(nodeid, (this.references.get(nodeid) ?? 0) - count);
     return true;
   }
-  getAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
+  getAttributes: FileSystem["getAttributes"] = (_caller, nodeid) => entry(nodeid);
   setAttributes = (_caller: unknown, nodeid: number) => entry(nodeid);
   makeFile = (_caller: unknown, _parent: number, name: string) => this.#enter(name.length + 2);
   makeDirectory = async (_caller: unknown, _parent: number, name: string) =>
     this.#enter(name.length + 2);
+  unmake = (nodeid: number) => void this.forget(nodeid, 1);
   unlink = () => undefined;
   removeDirectory = async () => {
     throw new FakeError();
@@ -76,7 +82,7 @@ class FakeFileSystem implements FileSystem {
     const release = () => void (this.lent -= 1);
     return { chunks: [Buffer.alloc(sizeBytes % 4096, 7)], release };
   }
-  write: FileSystem["write"] = (_handle, _offset, data) => data.length;
+  write: FileSystem["write"] = ({ data }) => data.length;
   flush = () => undefined;
   sync = async () => undefined;
   release = () => undefined;
@@ -85,6 +91,7 @@ class FakeFileSystem implements FileSystem {
   listDirectory = () => ({
     item: (index: number) =>
       index < 2 ? { name: `n${index}`, kind: "file" as const, nodeid: 0 } : undefined,
+    load: async () => undefined,
     enter: (index: number) => this.#enter(20 + index),
   });
   releaseDirectory = () => undefined;
@@ -96,7 +103,7 @@ class FakeFileSystem implements FileSystem {
   }
 }
 
-function harness(idmap = false) {
+function harness(idmap = false, interruptGraceMs = 0) {
   const fs = new FakeFileSystem();
   const bugs: unknown[] = [];
   const negotiated: unknown[] = [];
@@ -105,7 +112,7 @@ function harness(idmap = false) {
     onNegotiated: (agreed: unknown) => negotiated.push(agreed),
     onBug: (error: unknown) => bugs.push(error),
   };
-  const protocol = new Protocol(fs, events, 0);
+  const protocol = new Protocol(fs, events, interruptGraceMs);
   const exchange = async (bytes: Buffer) => {
     const { promise, resolve } = Promise.withResolvers<Reply | undefined>();
     protocol.receive(bytes, resolve);
@@ -218,9 +225,10 @@ test("an interrupted lookup is answered after its grace, once, and its reference
   protocol.receive(message(OPCODE.LOOKUP, Buffer.from("abc\0")), respond); // resent: no second one
   assert.deepEqual(replies, [undefined]);
   protocol.receive(message(OPCODE.INTERRUPT, UNIQUE, Buffer.alloc(8, 9)), respond);
-  assert.deepEqual(replies, [undefined, undefined]);
+  assert.deepEqual(replies, [undefined]);
   await new Promise((resolve) => setTimeout(resolve, 5));
-  assert.equal(parseReply(replies[2]).error, EINTR);
+  assert.equal(parseReply(replies[1]).error, EINTR);
+  assert.deepEqual(replies.slice(2), [undefined]);
   gate.resolve();
   await new Promise(setImmediate);
   assert.equal(replies.length, 3);
@@ -231,7 +239,7 @@ test("an interrupted lookup is answered after its grace, once, and its reference
 test("an interrupted write ends by itself, with what was taken", async () => {
   const { fs, protocol } = harness();
   const { promise: ended, resolve: end } = Promise.withResolvers<number>();
-  fs.write = (_handle, _offset, _data, _again, leaving) => {
+  fs.write = ({ leaving }) => {
     leaving.addEventListener("abort", () => end(5));
     return ended;
   };
@@ -242,9 +250,66 @@ test("an interrupted write ends by itself, with what was taken", async () => {
   protocol.receive(message(OPCODE.INTERRUPT, UNIQUE, Buffer.alloc(8, 9)), respond);
   await ended;
   await new Promise(setImmediate);
-  assert.equal(replies.length, 2);
-  assert.deepEqual([parseReply(replies[1]).error, replies[1]?.readUInt32LE(16)], [0, 5]);
+  assert.deepEqual(replies.slice(1), [undefined]);
+  assert.deepEqual([parseReply(replies[0]).error, replies[0]?.readUInt32LE(16)], [0, 5]);
   assert.equal(protocol.pending, 0);
+});
+
+function uniqueOf(count: number): Buffer {
+  const unique = Buffer.alloc(8);
+  unique.writeUInt32LE(count * 2, 0);
+  return unique;
+}
+
+const interruptOf = (count: number) => message(OPCODE.INTERRUPT, uniqueOf(count), uniqueOf(1000));
+
+test("an INTERRUPT keeps its slot until the request that it names is answered", async () => {
+  const { fs, protocol } = harness(false, 500);
+  const gate = Promise.withResolvers<void>();
+  fs.gate = gate.promise;
+  const answered = recorder();
+  const [first, second] = [recorder(), recorder()];
+  protocol.receive(message(OPCODE.LOOKUP, Buffer.from("abc\0"), uniqueOf(1)), answered.respond);
+  protocol.receive(interruptOf(1), first.respond);
+  protocol.receive(interruptOf(1), second.respond);
+  assert.deepEqual(first.replies, [], "a successor would not learn of it");
+  assert.deepEqual(second.replies, [undefined], "one is enough");
+  gate.resolve();
+  await new Promise(setImmediate);
+  assert.equal(parseReply(answered.replies[0]).error, 0);
+  assert.deepEqual(first.replies, [undefined]);
+});
+
+test("an INTERRUPT that changes nothing leaves its slot at once", async () => {
+  const { fs, protocol, exchange } = harness(false, 500);
+  const known = Promise.withResolvers<Entry>();
+  fs.getAttributes = () => known.promise;
+  const { replies, respond } = recorder();
+  protocol.receive(message(OPCODE.GETATTR, Buffer.alloc(16), uniqueOf(1)), respond);
+  assert.equal(await exchange(interruptOf(1)), undefined, "GETATTR is not cut off");
+  known.resolve(entry(1));
+  await new Promise(setImmediate);
+  assert.equal(replies.length, 1);
+  const late = parseReply(await exchange(interruptOf(1)));
+  assert.equal(late.error, EAGAIN, "answered already");
+  const early = parseReply(await exchange(interruptOf(2)));
+  assert.equal(early.error, EAGAIN, "the kernel sends it again behind its request");
+});
+
+test("a crowd of interrupted requests leaves slots for others", async () => {
+  const { fs, protocol } = harness(false, 500);
+  const gate = Promise.withResolvers<void>();
+  fs.gate = gate.promise;
+  const { replies, respond } = recorder();
+  const count = 600;
+  for (let n = 1; n <= count; n++) {
+    protocol.receive(message(OPCODE.LOOKUP, Buffer.from("abc\0"), uniqueOf(n)), () => undefined);
+    protocol.receive(interruptOf(n), respond);
+  }
+  assert.equal(replies.length, count - 512);
+  gate.resolve();
+  await new Promise(setImmediate);
+  assert.equal(replies.length, count);
 });
 
 test("a reply that the kernel did not take gives everything back", async () => {

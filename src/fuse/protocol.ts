@@ -24,6 +24,8 @@ export type Respond = (reply: Reply | undefined) => void;
  * to go on. So a request gets this long to end by itself; only one that hangs is cut off.
  */
 const INTERRUPT_GRACE_MS = 2_000;
+/** INTERRUPTs beyond this number leave their slots at once: a mount may have 1,024 small slots. */
+const KEPT_INTERRUPTS_MAX = 512;
 const NEVER = new AbortController().signal;
 
 export interface ProtocolOptions {
@@ -32,6 +34,8 @@ export interface ProtocolOptions {
    * from then on most requests do not say who asks: only where everybody is let in.
    */
   readonly idmap: boolean;
+  /** A container with little memory takes smaller WRITEs, so that many can wait. */
+  readonly maxWriteBytes?: number;
   onNegotiated(negotiated: Negotiated): void;
   /** A throw that is not a Failure: the caller gets EIO and we want to know. */
   onBug(error: unknown, opcode: number): void;
@@ -41,8 +45,11 @@ interface InFlight {
   readonly unique: Buffer;
   readonly respond: Respond;
   readonly interruptible: boolean;
-  /** For work that has to end by itself. */
+  /** Tells the work that its caller leaves. */
   readonly leaving: AbortController | undefined;
+  isInterrupted: boolean;
+  /** Releases the slot of the INTERRUPT that came for this request. */
+  releaseInterrupt: (() => void) | undefined;
   answered: boolean;
 }
 
@@ -52,6 +59,7 @@ export class Protocol {
   readonly #options: ProtocolOptions;
   readonly #interruptGraceMs: number;
   readonly #inFlight = new Map<string, InFlight>();
+  #keptInterrupts = 0;
 
   constructor(fs: FileSystem, options: ProtocolOptions, interruptGraceMs = INTERRUPT_GRACE_MS) {
     this.#fs = fs;
@@ -78,7 +86,7 @@ export class Protocol {
       case OPCODE.NOTIFY_REPLY:
         return respond(undefined);
       case OPCODE.INTERRUPT:
-        return respond(this.#interrupt(request));
+        return this.#interrupt(request, respond);
       case OPCODE.INIT:
         return respond(this.#init(request));
       case OPCODE.DESTROY:
@@ -99,7 +107,9 @@ export class Protocol {
       unique: request.unique,
       respond,
       interruptible: handler.interruptible ?? false,
-      leaving: handler.lends === true ? new AbortController() : undefined,
+      leaving: handler.isToldOfLeaving === true ? new AbortController() : undefined,
+      isInterrupted: false,
+      releaseInterrupt: undefined,
       answered: false,
     };
     this.#inFlight.set(key, call);
@@ -124,6 +134,7 @@ export class Protocol {
     if (call.answered) {
       answer.takeBack?.(); // the caller was interrupted and has left
       answer.release?.();
+      this.#fs.answered(key); // the outcome was noted after the answer: nobody will ask for it
       return;
     }
     this.#answer(key, call, reply(call.unique, answer));
@@ -148,7 +159,8 @@ export class Protocol {
       this.#options.onBug(error, opcode);
       errno = ERRNO.EIO;
     }
-    if (!call.answered) this.#answer(key, call, errorReply(call.unique, errno));
+    if (call.answered) this.#fs.answered(key);
+    else this.#answer(key, call, errorReply(call.unique, errno));
   }
 
   #answer(key: string, call: InFlight, message: Reply): void {
@@ -159,19 +171,29 @@ export class Protocol {
       this.#fs.answered(key);
     };
     call.respond({ chunks: message.chunks, settle });
+    call.releaseInterrupt?.();
   }
 
-  /** A killed caller waits for its answer without end: it has to get one. */
-  #interrupt(request: Request): Reply | undefined {
-    if (request.bodyBytes < 8) return undefined;
+  /**
+   * A killed caller waits for its answer without end: it has to get one. The kernel sends INTERRUPT
+   * only once, so it stays in its slot until its request is answered: a successor has to know.
+   */
+  #interrupt(request: Request, respond: Respond): void {
+    if (request.bodyBytes < 8) return respond(undefined);
     const key = uniqueKeyOf(request.body(8).subarray(0, 8));
     const call = this.#inFlight.get(key);
     // It overtook its request on the way through the thread pool: the kernel sends it again.
-    if (call === undefined) return errorReply(request.unique, ERRNO.EAGAIN);
-    if (call.interruptible || call.leaving !== undefined) {
-      setTimeout(() => this.#cutOff(key, call), this.#interruptGraceMs);
-    }
-    return undefined;
+    if (call === undefined) return respond(errorReply(request.unique, ERRNO.EAGAIN));
+    const canBeCutOff = call.interruptible || call.leaving !== undefined;
+    if (!canBeCutOff || call.isInterrupted) return respond(undefined);
+    call.isInterrupted = true;
+    setTimeout(() => this.#cutOff(key, call), this.#interruptGraceMs);
+    if (this.#keptInterrupts === KEPT_INTERRUPTS_MAX) return respond(undefined);
+    this.#keptInterrupts += 1;
+    call.releaseInterrupt = () => {
+      this.#keptInterrupts -= 1;
+      respond(undefined);
+    };
   }
 
   #cutOff(key: string, call: InFlight): void {

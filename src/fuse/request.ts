@@ -20,6 +20,11 @@ export function uniqueKeyOf(unique: Buffer): string {
   return `${high.toString(16)}.${unique.readUInt32LE(0).toString(16)}`;
 }
 
+/** An opaque 64-bit number, such as a lock owner, as text. */
+export function hexOf(bytes: Buffer): string {
+  return `${bytes.readUInt32LE(4).toString(16)}.${bytes.readUInt32LE(0).toString(16)}`;
+}
+
 /** A view on the buffer that the kernel wrote into. Nothing is copied; valid until the reply. */
 export class Request {
   /** Handed out before: what it asks for may be done already. */
@@ -51,12 +56,17 @@ export class Request {
     return readUint64(this.#bytes, 16);
   }
 
+  /** The calling thread, as the process that opened the FUSE device sees it. */
+  get pid(): number {
+    return this.#bytes.readUInt32LE(32);
+  }
+
   /** A copy, since it may be looked at after the slot went to another request. */
   get caller(): Caller {
     return {
       uid: this.#bytes.readUInt32LE(24),
       gid: this.#bytes.readUInt32LE(28),
-      pid: this.#bytes.readUInt32LE(32),
+      pid: this.pid,
       unique: uniqueKeyOf(this.unique),
     };
   }

@@ -1,5 +1,6 @@
 import { writev, writevSync } from "node:fs";
 import type { Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { openDevice } from "../sys/device-stream.ts";
 import type { Protocol, Reply } from "./protocol.ts";
 import { encodeResend } from "./notify.ts";
@@ -35,6 +36,7 @@ export class Session {
   #spare: Slot | undefined;
   #paused = false;
   #notifying = 0;
+  #received = 0;
   #over = false;
 
   constructor(fd: number, slots: Slots, protocol: Protocol, events: SessionEvents) {
@@ -81,6 +83,20 @@ export class Session {
   }
 
   /**
+   * Reads what the kernel has queued, until a whole turn of the event loop brings nothing more:
+   * the RELEASE of a file that was closed before may be among it.
+   */
+  async drain(limitMs: number): Promise<void> {
+    const untilMs = performance.now() + limitMs;
+    for (let known = -1; known !== this.#received;) {
+      if (this.#over || this.#paused || performance.now() > untilMs) return;
+      known = this.#received;
+      await nextTurn(); // the rest of this turn
+      await nextTurn(); // a whole one, in which the device is polled
+    }
+  }
+
+  /**
    * Settles when the kernel has acted on it, whether or not there was anything to do. It may wait
    * there for a request that we have not answered yet: so never on this thread, and one at a time.
    */
@@ -102,7 +118,7 @@ export class Session {
 
   #open(first: Slot): Socket {
     const stream = openDevice(this.#fd, {
-      buffer: () => (this.#armed ?? first).bytes,
+      buffer: () => (this.#armed ?? first).into,
       callback: (count) => this.#receive(count),
     });
     stream.on("error", (error: NodeJS.ErrnoException) => this.#readFailed(error));
@@ -113,6 +129,7 @@ export class Session {
   #receive(count: number): boolean {
     const slot = this.#armed;
     if (this.#over || slot === undefined) return false;
+    this.#received += 1;
     this.#armed = this.#spare;
     this.#spare = undefined;
     this.#serve(this.#slots.park(slot, count), count, false);
@@ -126,12 +143,15 @@ export class Session {
   }
 
   #serve(slot: Slot, sizeBytes: number, again: boolean): void {
+    let responded = false;
     const respond = (reply: Reply | undefined) => {
+      responded = true;
       this.#events.beforeDone();
       if (reply === undefined) this.#release(slot);
       else this.#write(reply, slot);
     };
     this.#protocol.receive(slot.bytes.subarray(0, sizeBytes), respond, again);
+    if (!responded) this.#slots.hold(slot, sizeBytes);
   }
 
   #askAgain(): boolean {

@@ -10,9 +10,9 @@ import { Slots, SLOTS_BYTES } from "./slots.ts";
 const NAME = "slots-memory-test";
 
 /** As each process maps them anew. */
-function slotsOf(fd: number): Slots {
+function slotsOf(fd: number, maxWriteBytes?: number): Slots {
   const memory = new LazyMemory(fd, SLOTS_BYTES);
-  return new Slots(memory, memory.release);
+  return new Slots(memory, memory.release, undefined, maxWriteBytes);
 }
 
 /** What of the slots is mapped, page by page, so that the kernel need not look for it. */
@@ -45,5 +45,32 @@ test("a place is mapped as a whole before the kernel fills it, by a successor to
   const twoPlaces = 2 * left.bytes.length;
   const touchedBefore = 2 * 128 * 1024; // by looking at their first pages, and around them
   assert(mappedBytes() - before >= twoPlaces - touchedBefore);
+  closeSync(fd);
+});
+
+test("a place takes no more memory than the largest WRITE of its mount, in a successor too", () => {
+  const fd = createMemfd(NAME, SLOTS_BYTES);
+  const before = mappedBytes();
+  for (const maxWriteBytes of [64 * 1024, 1024 * 1024]) {
+    const slots = slotsOf(fd, maxWriteBytes);
+    assert.equal(slots.maxWriteBytes, 64 * 1024, "the kernel was told once");
+    const armed = Array.from({ length: 8 }, () => slots.arm());
+    for (const slot of armed) {
+      assert.equal(slot?.into.length, 68 * 1024, "headers have a page");
+      if (slot !== undefined) slots.release(slot);
+    }
+  }
+  const mapped = mappedBytes() - before;
+  assert(mapped < 2 * 8 * 128 * 1024, `${mapped} bytes are mapped by the two`);
+  closeSync(fd);
+});
+
+test("memory of a release that did not note the largest WRITE has places for one of 1 MiB", () => {
+  const fd = createMemfd(NAME, SLOTS_BYTES);
+  slotsOf(fd, 64 * 1024);
+  new LazyMemory(fd, SLOTS_BYTES).subarray(0, 4096).writeUInt32LE(0, 24);
+  const slots = slotsOf(fd, 64 * 1024);
+  assert.equal(slots.maxWriteBytes, 1024 * 1024);
+  assert.equal(slots.arm()?.into.length, 1024 * 1024 + 4096);
   closeSync(fd);
 });

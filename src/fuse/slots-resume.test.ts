@@ -3,9 +3,9 @@ import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
 import { OPCODE } from "./opcode.ts";
-import { isUnanswerable, SLOTS_BYTES } from "./slots.ts";
-import type { Slot, Slots } from "./slots.ts";
-import { slotsIn } from "./test-slots.ts";
+import { isUnanswerable, Slots, slotsBytes } from "./slots.ts";
+import type { Slot } from "./slots.ts";
+import { slotsIn, TEST_SLOTS_BYTES } from "./test-slots.ts";
 
 /** As far as one message at a time needs them: copies of all would be gigabytes. */
 const FIRST_BYTES = 7 << 20;
@@ -30,7 +30,7 @@ function leftIn(memory: Buffer): Buffer[] {
 }
 
 test("what was received and not released is found, in the order in which it was sent", () => {
-  const memory = Buffer.alloc(SLOTS_BYTES);
+  const memory = Buffer.alloc(TEST_SLOTS_BYTES);
   const slots = slotsIn(memory);
   assert.deepEqual(slots.leftovers, []);
   const resent = 0x8000_0000_0000_0004n;
@@ -50,8 +50,19 @@ test("what was received and not released is found, in the order in which it was 
   assert.deepEqual(leftovers.map(isUnanswerable), [false, true, false]);
 });
 
+test("an INTERRUPT is found behind the request that it names, whether that was sent again or not", () => {
+  const memory = Buffer.alloc(TEST_SLOTS_BYTES);
+  const slots = slotsIn(memory);
+  const RESENT = 1n << 63n;
+  // The kernel sets bit 0 of the request's number for its INTERRUPT.
+  const requests = [message(OPCODE.WRITE, 4n, 100_000), message(OPCODE.UNLINK, RESENT | 8n)];
+  const interrupts = [message(OPCODE.INTERRUPT, 5n), message(OPCODE.INTERRUPT, RESENT | 9n)];
+  for (const bytes of [...interrupts, ...requests]) slots.park(receive(slots, bytes), bytes.length);
+  assert.deepEqual(leftIn(memory), [requests[0], interrupts[0], requests[1], interrupts[1]]);
+});
+
 test("places with a message are not given out before it is released", () => {
-  const memory = Buffer.alloc(SLOTS_BYTES);
+  const memory = Buffer.alloc(TEST_SLOTS_BYTES);
   receive(slotsIn(memory), message(OPCODE.WRITE, 2n, 100_000));
   const next = slotsIn(memory);
   const [leftover] = next.leftovers;
@@ -121,11 +132,12 @@ const damages: [what: string, damage: (memory: Buffer) => unknown][] = [
   ["format N+2", (memory) => memory.writeUInt32LE(4, 4)],
   ["format 0", (memory) => memory.writeUInt32LE(0, 4)],
   ["magic", (memory) => memory.writeUInt32LE(7, 0)],
-  ["other sizes", (memory) => memory.writeUInt32LE(9, 8)],
+  ["more slots than this release has", (memory) => memory.writeUInt32LE(65, 8)],
+  ["no slots", (memory) => memory.writeUInt32LE(0, 8)],
 ];
 for (const [what, damage] of damages) {
   test(`slots that can't be understood are refused: ${what}`, () => {
-    const memory = Buffer.alloc(SLOTS_BYTES);
+    const memory = Buffer.alloc(TEST_SLOTS_BYTES);
     assert.equal(slotsIn(memory).leftovers.length, 0);
     damage(memory);
     assert.throws(
@@ -136,11 +148,24 @@ for (const [what, damage] of damages) {
 }
 
 test("slots of the next format are read; a length that can't be is no message", () => {
-  const memory = Buffer.alloc(SLOTS_BYTES);
+  const memory = Buffer.alloc(TEST_SLOTS_BYTES);
   const slots = slotsIn(memory);
   receive(slots, message(OPCODE.MKDIR, 2n));
   for (const length of [39, 0x7fff_ffff])
     receive(slots, message(OPCODE.MKDIR, 4n)).length[0] = length;
   memory.writeUInt32LE(3, 4);
   assert.deepEqual(leftIn(memory), [message(OPCODE.MKDIR, 2n)]);
+});
+
+test("blocked writes never take the last slots, in memory of an older release with few too", () => {
+  assert.equal(slotsIn(Buffer.alloc(TEST_SLOTS_BYTES)).blockedWritesMax, 40);
+  const memory = Buffer.alloc(slotsBytes({ receiveSlots: 64, parkingSlots: 1024 }));
+  const onIdle = (offset: number, sizeBytes: number) =>
+    void memory.fill(0, offset, offset + sizeBytes);
+  const older = new Slots(memory, onIdle, { receiveSlots: 64, parkingSlots: 1024 });
+  assert(older.arm() !== undefined);
+  const resumed = new Slots(memory, onIdle, { receiveSlots: 1024, parkingSlots: 4096 });
+  const armed = Array.from({ length: resumed.blockedWritesMax }, () => resumed.arm());
+  assert.equal(armed.includes(undefined), false);
+  assert(resumed.arm() !== undefined, "other requests are received");
 });

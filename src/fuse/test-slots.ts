@@ -1,7 +1,13 @@
 import type { Buffer } from "node:buffer";
-import { Slots } from "./slots.ts";
+import { Slots, slotsBytes } from "./slots.ts";
 
-/** Slots in memory of our own, which is emptied as the kernel would do it. */
+/** Fewer slots than in a mount: memory of that size is made for each case. */
+export const TEST_LAYOUT = { receiveSlots: 64, parkingSlots: 1024 };
+export const TEST_SLOTS_BYTES = slotsBytes(TEST_LAYOUT);
+
+/** For tests: slots in memory of the process, which is emptied as the kernel would do it. */
 export function slotsIn(memory: Buffer): Slots {
-  return new Slots(memory, (offset, sizeBytes) => memory.fill(0, offset, offset + sizeBytes));
+  const onIdle = (offset: number, sizeBytes: number) =>
+    void memory.fill(0, offset, offset + sizeBytes);
+  return new Slots(memory, onIdle, TEST_LAYOUT);
 }
