@@ -13,6 +13,8 @@ export interface InodeRecord {
   readonly path: string;
   readonly directory?: true | undefined;
   readonly local?: true | undefined;
+  /** Something in it was removed by this mount: it is found by name although S3 has no key. */
+  readonly emptied?: true | undefined;
   /** The path leads elsewhere by now: it lives on by its nodeid alone. */
   readonly unbound?: true | undefined;
   readonly object?: SavedObject | undefined;
@@ -26,6 +28,8 @@ export interface OpenRecord {
   readonly handle: number;
   readonly id: number;
   readonly how: "read" | "write" | "list";
+  /** Of a reader: its reads do not go through the kernel's page cache. */
+  readonly bypassesCache?: true | undefined;
   readonly pid: number;
   readonly unique?: string | undefined;
 }
@@ -47,6 +51,41 @@ export interface SentRecord {
   readonly etag: string;
   readonly checksum?: string;
   readonly size: number;
+  /** The last requests whose bytes are in it: recognised when they are sent again. */
+  readonly by?: readonly string[];
+}
+
+/** A files_struct (FUSE: lock_owner) that wrote to the handle, opened it, or inherited it. */
+export interface OwnerRecord {
+  readonly is: "owner";
+  readonly handle: number;
+  readonly owner: string;
+  readonly opened?: true | undefined;
+  readonly inherited?: true | undefined;
+  readonly optional: true;
+}
+
+/**
+ * A signal has ended the last write of a file before all its bytes were taken. Without the record
+ * the next engine would complete the file when its killed writer closes it.
+ */
+export interface CutRecord {
+  readonly is: "cut";
+  readonly handle: number;
+  /** False: the writer has gone on since. */
+  readonly isCut: boolean;
+  readonly optional: true;
+}
+
+/**
+ * The kernel has sent RELEASE, and has its answer: nobody tells a successor again that the last
+ * descriptor is closed. An older release, which skips the record, aborts the file when its mount
+ * ends unless it was closed or synced by then.
+ */
+export interface ReleasedRecord {
+  readonly is: "released";
+  readonly handle: number;
+  readonly optional: true;
 }
 
 /** How an upload came to its end, or to where its end can only be learned from S3. */
@@ -62,6 +101,31 @@ export type EndingRecord =
       readonly code: string;
       readonly reason: string;
     };
+
+/** An upload that will never be completed, until S3 has removed its parts. */
+export interface DoomedRecord {
+  readonly is: "doomed";
+  readonly key: string;
+  readonly uploadId: string;
+  /** The upload's id is not known: it is one of this key that began since then, without parts. */
+  readonly sinceMs?: number | undefined;
+  /** With `sinceMs`: the upload did not begin later. Undefined: it may have. */
+  readonly untilMs?: number | undefined;
+}
+
+/**
+ * A request for an upload of this key was given up: S3 may execute it later. Looked for when the
+ * mount ends, by the last of its engines.
+ */
+export interface SuspectRecord {
+  readonly is: "suspect";
+  readonly key: string;
+  /** The upload is not older. */
+  readonly sinceMs: number;
+  /** The upload did not begin later. Undefined, as in older releases: it may have. */
+  readonly untilMs?: number | undefined;
+  readonly optional: true;
+}
 
 /**
  * One change of what an engine must know to go on where another one ended. Fields may be added:
@@ -86,6 +150,8 @@ export type JournalRecord =
     }
   | { readonly is: "gone"; readonly id: number }
   | OpenRecord
+  | ReleasedRecord
+  /** Nothing is left of the handle: an upload has ended, too. */
   | { readonly is: "closed"; readonly handle: number }
   /** The item at `index` of a listing is the first one behind the key. */
   | {
@@ -95,6 +161,7 @@ export type JournalRecord =
       readonly after: string;
     }
   | SegmentRecord
+  | OwnerRecord
   /** Asked for before S3 is: an upload whose answer was lost can be found and removed. */
   | {
       readonly is: "creating";
@@ -104,9 +171,10 @@ export type JournalRecord =
     }
   | { readonly is: "created"; readonly handle: number; readonly uploadId: string }
   | SentRecord
+  | CutRecord
   | EndingRecord
-  /** Parts that nobody will complete, until S3 has forgotten them. */
-  | { readonly is: "doomed"; readonly key: string; readonly uploadId: string }
+  | DoomedRecord
+  | SuspectRecord
   | { readonly is: "aborted"; readonly uploadId: string }
   /** Before an object is deleted: a repeated request must not delete what came after it. */
   | {

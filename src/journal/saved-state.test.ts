@@ -44,6 +44,7 @@ const anyRecord: fc.Arbitrary<JournalRecord> = fc.oneof(
   fc.record({ is: is("refs"), id, refs: fc.nat({ max: 3 }), unique }),
   fc.record({ is: is("gone"), id }),
   fc.record({ is: is("closed"), handle }),
+  fc.record({ is: is("released"), handle, optional: flag }),
   fc.record({ is: is("place"), handle, index: part, after: text }),
   fc.record({ is: is("segment"), handle, part, at: fc.constant(4096), size }),
   fc.record({ is: is("creating"), handle, nonce: text, sinceMs: size }),
@@ -55,6 +56,7 @@ const anyRecord: fc.Arbitrary<JournalRecord> = fc.oneof(
   fc.record({ is: is("continued"), handle }),
   fc.record({ is: is("failed"), handle, code: text, reason: text }),
   fc.record({ is: is("doomed"), key: text, uploadId }),
+  fc.record({ is: is("suspect"), key: text, sinceMs: part, optional: fc.constant(true as const) }),
   fc.record({ is: is("aborted"), uploadId }),
   fc.record({ is: is("intent"), unique: removal, key: text, etag: text }),
   fc.record({ is: is("outcome"), unique: removal }),
@@ -68,8 +70,10 @@ function* recordsOf(state: SavedState): Generator<JournalRecord, void, undefined
     yield saved.open;
     yield* uploadRecords(saved.upload);
     if (saved.place !== undefined) yield saved.place;
+    if (saved.released !== undefined) yield saved.released;
   }
-  for (const [doomed, key] of state.doomed) yield { is: "doomed", key, uploadId: doomed };
+  yield* state.doomed.values();
+  yield* state.suspects.values();
   yield* state.intents.values();
   yield* state.outcomes.values();
 }
@@ -108,4 +112,11 @@ test("a change of an inode that was never noted is damage", () => {
     () => replay([{ is: "refs", id: 2, refs: 1 }]),
     (error) => error instanceof Failure && error.kind === "invalid",
   );
+});
+
+test("outcomes of long ago are not kept while a journal is read, the last ones are", () => {
+  const uniques = Array.from({ length: 20_000 }, (_, n) => `0.${n}`);
+  const { outcomes } = replay(uniques.map((one) => ({ is: "outcome", unique: one }) as const));
+  assert(outcomes.size < 8192, `${outcomes.size} are kept`);
+  for (const one of uniques.slice(-4096)) assert(outcomes.has(one), one);
 });

@@ -4,19 +4,19 @@ import { test } from "node:test";
 import * as fc from "fast-check";
 import { Failure } from "../base/failure.ts";
 import { Spool } from "./spool.ts";
-import type { Segment } from "./spool.ts";
+import type { Segment } from "./segment.ts";
 
 const PAGE_BYTES = 4096;
 const PAGES = 16;
 const LIMIT_BYTES = 10 * PAGE_BYTES;
 
 interface Step {
-  readonly do: "take" | "append" | "give" | "crash";
+  readonly do: "take" | "append" | "charge" | "give" | "crash";
   readonly which: number;
   readonly sizeBytes: number;
 }
 const anyStep: fc.Arbitrary<Step> = fc.record({
-  do: fc.constantFrom("take", "take", "append", "append", "give", "crash"),
+  do: fc.constantFrom("take", "take", "append", "append", "charge", "give", "crash"),
   which: fc.nat({ max: 100 }),
   sizeBytes: fc.constantFrom(1, 100, 4032, 4033, 8000, 30_000),
 });
@@ -37,25 +37,32 @@ class Holder {
     if (verb === "take") this.#take(sizeBytes);
     else if (verb === "crash") this.#crash();
     else if (one !== undefined && verb === "append") this.#append(one, Math.min(sizeBytes, 100));
+    else if (one !== undefined && verb === "charge") this.#charge(one, sizeBytes);
     else if (one !== undefined) this.#give(one);
     this.#check();
   }
 
   #take(sizeBytes: number): void {
-    const used = this.held.reduce((sum, { segment }) => sum + segment.sizeBytes, 0);
-    assert.equal(this.#spool.hasRoomFor(sizeBytes), used + sizeBytes <= LIMIT_BYTES);
     const at = this.#lowestPlaceFor(sizeBytes);
+    assert.equal(this.#spool.hasPlaceFor(sizeBytes), at !== undefined);
     if (at === undefined) {
       assert.throws(() => this.#spool.take(sizeBytes), isOf("busy"));
       return;
     }
-    const segment = this.#spool.take(sizeBytes);
+    const segment = this.#spool.take(sizeBytes, Math.min(sizeBytes, 4032));
     assert.equal(segment.at, at, "the lowest free place");
     this.held.push({ segment, bytes: [] });
   }
 
+  #charge({ segment }: Held, sizeBytes: number): void {
+    this.#spool.charge(
+      segment,
+      Math.min(Math.max(sizeBytes, segment.filledBytes), segment.sizeBytes),
+    );
+  }
+
   #append({ segment, bytes }: Held, sizeBytes: number): void {
-    if (!segment.hasRoomFor(sizeBytes)) return;
+    if (segment.filledBytes + sizeBytes > segment.chargedBytes) return;
     const data = Buffer.alloc(sizeBytes, (this.#mark += 1));
     segment.append(data);
     bytes.push(data);
@@ -73,6 +80,7 @@ class Holder {
     for (const one of this.held.toReversed()) {
       one.segment = this.#spool.claim(one.segment.at, one.segment.sizeBytes);
     }
+    this.#spool.releaseUnclaimed();
   }
 
   #check(): void {
@@ -84,7 +92,7 @@ class Holder {
         taken.add(page);
       }
     }
-    const used = this.held.reduce((sum, { segment }) => sum + segment.sizeBytes, 0);
+    const used = this.held.reduce((sum, { segment }) => sum + segment.chargedBytes, 0);
     assert.equal(this.#spool.usedBytes, used);
   }
 
@@ -100,7 +108,10 @@ class Holder {
   }
 
   #open(): Spool {
-    return new Spool(this.#memory, { limitBytes: LIMIT_BYTES });
+    const onIdle = (offset: number, sizeBytes: number) => {
+      this.#memory.fill(0, offset, offset + sizeBytes);
+    };
+    return new Spool(this.#memory, { limitBytes: LIMIT_BYTES, keptBytes: PAGE_BYTES, onIdle });
   }
 }
 
@@ -155,5 +166,37 @@ test("memory is given back when nobody uses any of it, and what small files need
     assert.deepEqual(idle, [], "somebody uses some of it");
     spool.give(segment);
   }
-  assert.deepEqual(idle, [[4 << 20, (2 << 20) + 2 * PAGE_BYTES]]);
+  const end = (6 << 20) + 2 * PAGE_BYTES;
+  assert.deepEqual(idle, [
+    [end - PAGE_BYTES, PAGE_BYTES],
+    [4 << 20, end - PAGE_BYTES - (4 << 20)],
+  ]);
+});
+
+test("free memory beyond what is kept is given back while other segments are in use", () => {
+  const MIB = 1 << 20;
+  const idle: [at: number, sizeBytes: number][] = [];
+  const onIdle = (at: number, sizeBytes: number) => void idle.push([at, sizeBytes]);
+  const memory = Buffer.alloc(16 * MIB);
+  const open = () => {
+    idle.length = 0;
+    return new Spool(memory, { limitBytes: memory.length, keptBytes: MIB, onIdle });
+  };
+  const placeOf = (mib: number) => mib * MIB - 64; // a segment's own record counts as well
+
+  const given = open();
+  const [first, second] = [given.take(placeOf(4)), given.take(placeOf(4))];
+  given.give(first);
+  assert.deepEqual(idle, [[MIB, 3 * MIB]], "the second segment stays");
+  given.charge(second, placeOf(1));
+  assert.deepEqual(idle.slice(1), [[5 * MIB, 3 * MIB]], "and is made smaller");
+  given.give(second);
+
+  const next = open();
+  next.claim(4 * MIB, placeOf(4));
+  next.releaseUnclaimed();
+  assert.deepEqual(idle, [
+    [0, 4 * MIB],
+    [4 * MIB + PAGE_BYTES, 12 * MIB - PAGE_BYTES],
+  ]);
 });
