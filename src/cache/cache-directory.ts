@@ -1,4 +1,5 @@
 import * as fs from "node:fs";
+import { lstat, opendir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { Failure } from "../base/failure.ts";
 import { tryLockFile } from "../sys/file-lock.ts";
@@ -13,10 +14,12 @@ const BASE_BYTES = 16 * 1024;
 /** What a name adds to the directory, amply. */
 const ENTRY_BYTES = 256;
 
-export interface FoundPieces {
-  /** The one used longest ago first. */
-  readonly pieces: readonly Piece[];
-  readonly usedBytes: number;
+/** So many files are looked at before the event loop has its next turn. */
+const SCAN_STEP = 16;
+
+export interface FoundPiece {
+  readonly piece: Piece;
+  readonly mtimeMs: number;
 }
 
 /** A directory of ours in the one that was given: locked, and nobody else can look into it. */
@@ -40,9 +43,13 @@ export class CacheDirectory {
       const path = join(given, NAME);
       makePrivate(path);
       const lockFd = fs.openSync(join(path, LOCK), "a", 0o600);
-      if (tryLockFile(lockFd)) return new CacheDirectory(path, lockFd);
-      fs.closeSync(lockFd);
-      throw new Failure("conflict", `--cache ${given}: another mount uses it`);
+      try {
+        if (tryLockFile(lockFd)) return new CacheDirectory(path, lockFd);
+        throw new Failure("conflict", `--cache ${given}: another mount uses it`);
+      } catch (error) {
+        fs.closeSync(lockFd); // a lock that is left would keep out the next attempt
+        throw error;
+      }
     } catch (error) {
       if (error instanceof Failure && error.kind === "conflict") throw error;
       const reason = error instanceof Error ? error.message : String(error);
@@ -64,26 +71,38 @@ export class CacheDirectory {
     return Math.max(this.chargeOf(stat.size), stat.blocks * 512 + ENTRY_BYTES);
   }
 
-  /** Takes up what an earlier mount has left; what can't be a piece of ours is removed. */
-  scan(): FoundPieces {
-    const found: { piece: Piece; mtimeMs: number }[] = [];
-    let usedBytes = this.baseBytes;
-    for (const name of fs.readdirSync(this.path)) {
-      if (name === LOCK) continue;
-      const path = join(this.path, name);
-      const stat = fs.lstatSync(path);
-      const parsed = parseFileName(name);
-      const whole = stat.isFile() && stat.size === HEADER_BYTES + (parsed?.sizeBytes ?? 0);
-      if (parsed === undefined || !whole) {
-        fs.rmSync(path, { recursive: true, force: true });
-        continue;
-      }
-      const chargedBytes = this.chargeFor(stat);
-      usedBytes += chargedBytes;
-      found.push({ piece: { ...parsed, chargedBytes, readers: 0 }, mtimeMs: stat.mtimeMs });
+  /**
+   * Pieces of an earlier mount, a few at a time, in no order. Files that can't be pieces
+   * are removed. No file may be added meanwhile.
+   */
+  async *scan(): AsyncGenerator<FoundPiece[]> {
+    let names: string[] = [];
+    for await (const { name } of await opendir(this.path, { bufferSize: SCAN_STEP })) {
+      if (name !== LOCK) names.push(name);
+      if (names.length < SCAN_STEP) continue;
+      yield await this.#look(names);
+      names = [];
     }
-    found.sort((left, right) => left.mtimeMs - right.mtimeMs);
-    return { pieces: found.map(({ piece }) => piece), usedBytes };
+    yield await this.#look(names);
+  }
+
+  async #look(names: readonly string[]): Promise<FoundPiece[]> {
+    const found = await Promise.all(names.map((name) => this.#lookAt(name)));
+    return found.filter((one) => one !== undefined);
+  }
+
+  async #lookAt(name: string): Promise<FoundPiece | undefined> {
+    const path = join(this.path, name);
+    const stat = await lstat(path).catch(() => undefined);
+    if (stat === undefined) return undefined; // removed since it was listed
+    const parsed = parseFileName(name);
+    const whole = stat.isFile() && stat.size === HEADER_BYTES + (parsed?.sizeBytes ?? 0);
+    if (parsed === undefined || !whole) {
+      await rm(path, { recursive: true, force: true });
+      return undefined;
+    }
+    const chargedBytes = this.chargeFor(stat);
+    return { piece: { ...parsed, chargedBytes, readers: 0 }, mtimeMs: stat.mtimeMs };
   }
 }
 

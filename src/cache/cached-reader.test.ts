@@ -35,7 +35,7 @@ async function start(limitMib: number) {
   const dir = await mkdtempDisposable(join(tmpdir(), "s3csi-cache-"));
   const inner = new CountingStore();
   const { etag } = await inner.put("key", OBJECT);
-  const cache = await DiskCache.open({
+  const cache = DiskCache.open({
     directory: CacheDirectory.open(dir.path),
     space: limitedSpace(limitMib * MIB),
     log: createLog("silent", {}),
@@ -48,7 +48,8 @@ async function start(limitMib: number) {
       assert(count >= (filled.at(-1) ?? 0), "filled backwards");
       filled.push(count);
     };
-    await store.read({ key: "key", etag: version, offsetBytes, into, onFilled }, signal);
+    const pinned = { key: "key", etag: version, objectBytes: OBJECT.length };
+    await store.read({ ...pinned, offsetBytes, into, onFilled }, signal);
     assert.equal(filled.at(-1), sizeBytes);
     await cache.settled();
     return into;
@@ -97,7 +98,8 @@ test("another version is another object; without a version nothing is kept", asy
 test("a reader that has gone stops the fetches", async () => {
   await using it = await start(20);
   const into = Buffer.alloc(10);
-  const range = { key: "key", etag: "e", offsetBytes: 0, into, onFilled: () => undefined };
+  const pinned = { key: "key", etag: "e", objectBytes: OBJECT.length };
+  const range = { ...pinned, offsetBytes: 0, into, onFilled: () => undefined };
   await assert.rejects(it.store.read(range, AbortSignal.abort(new Error("gone"))), /gone/);
   assert.equal(it.inner.fetches, 0);
 });

@@ -22,7 +22,6 @@ export class CachedReader implements ObjectReader {
 
   async read(range: RangeRead, signal: AbortSignal): Promise<void> {
     const { key, etag, offsetBytes, into } = range;
-    if (etag === "") return this.#inner.read(range, signal); // no word on which version it is
     const object = identify(this.#name, key, etag);
     const endBytes = offsetBytes + into.length;
     let at = offsetBytes;
@@ -64,10 +63,11 @@ export class CachedReader implements ObjectReader {
     { from, to }: { readonly from: number; readonly to: number },
     signal: AbortSignal,
   ): Promise<number> {
-    const { key, etag, offsetBytes, into } = range;
+    const { key, etag, objectBytes, offsetBytes, into } = range;
     const target = into.subarray(from - offsetBytes, to - offsetBytes);
     const onFilled = (count: number) => range.onFilled(from - offsetBytes + count);
-    await this.#inner.read({ key, etag, offsetBytes: from, into: target, onFilled }, signal);
+    const missing = { key, etag, objectBytes, offsetBytes: from, into: target, onFilled };
+    await this.#inner.read(missing, signal);
     // Copied now: when we return, the memory belongs to the next reader.
     for (let at = from; at < to; at = blockEnd(at, to)) {
       this.#cache.offer(object, at, target.subarray(at - from, blockEnd(at, to) - from));

@@ -23,7 +23,8 @@ const objectOf = (name: number) => identify("store", `key-${name}`, '"e"');
 
 async function openCache(path: string, limit: number | Space) {
   const space = typeof limit === "number" ? limitedSpace(limit) : limit;
-  const cache = await DiskCache.open({ directory: CacheDirectory.open(path), space, log });
+  const cache = DiskCache.open({ directory: CacheDirectory.open(path), space, log });
+  await cache.ready;
   return Object.assign(cache, { [Symbol.asyncDispose]: () => cache.close() });
 }
 

@@ -2,28 +2,39 @@ import { Buffer } from "node:buffer";
 import type { Stats } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
 import type { CacheDirectory } from "./cache-directory.ts";
 import { BLOCK_BYTES, CHUNK_BYTES, HEADER_BYTES, sealPiece, verifyPiece } from "./piece-file.ts";
 import type { ObjectIdentity, Span } from "./piece-file.ts";
 import { fileNameOf, PieceIndex } from "./piece-index.ts";
 import type { Piece } from "./piece-index.ts";
+import { PieceOrder } from "./piece-order.ts";
 import type { Space } from "./space.ts";
 
-/** Copies that wait for the disk; what comes while they are so many is not cached. */
-const PENDING_BYTES_MAX = 32 * BLOCK_BYTES;
-/** The index is in memory, a few hundred bytes for each. */
-const PIECES_MAX = 1 << 18;
 /** One alone would wait for its turn in a busy process more than for the disk. */
 const WRITERS_MAX = 4;
 /** A disk that is full or broken will be so for a while. */
 const PAUSE_MS = 10_000;
+/** Pieces that are put in their order in one turn of the event loop. */
+const ORDER_STEP = 4096;
 const WHOLE_BYTES = HEADER_BYTES + BLOCK_BYTES;
+
+/** The memory that a cache may use. */
+export interface CacheMemory {
+  /** Copies that wait for the disk; what comes while they are so many is not cached. */
+  readonly pendingBytes: number;
+  /** Files, and entries of the index: a few hundred bytes for each. */
+  readonly pieces: number;
+}
+
+const USUAL_MEMORY: CacheMemory = { pendingBytes: 32 * BLOCK_BYTES, pieces: 1 << 18 };
 
 export interface CacheOptions {
   readonly directory: CacheDirectory;
   readonly space: Space;
   readonly log: Log;
+  readonly memory?: CacheMemory;
 }
 
 interface Pending {
@@ -39,8 +50,11 @@ interface Pending {
  * removed, and the space allows for that much.
  */
 export class DiskCache {
+  /** Resolves when the pieces of an earlier mount are counted; nothing is written before. */
+  readonly ready: Promise<void>;
   readonly counts = { hits: 0, stored: 0, dropped: 0, damaged: 0, failed: 0 };
   readonly #options: CacheOptions;
+  readonly #memory: CacheMemory;
   readonly #index = new PieceIndex();
   readonly #queue: Pending[] = [];
   readonly #spare: Buffer[] = [];
@@ -51,22 +65,22 @@ export class DiskCache {
   #reserving = Promise.resolve();
   #nextSerial = 0;
   #pausedUntilMs = 0;
+  /** Of the pieces found so far, those that were read before the scan has ended. */
+  #readWhileScanning: Set<Piece> | undefined = new Set();
+  /** Files that are not counted may be there: nothing may be written. */
+  #isUncounted = true;
+  #isClosing = false;
 
   private constructor(options: CacheOptions) {
     this.#options = options;
+    this.#memory = options.memory ?? USUAL_MEMORY;
+    this.#usedBytes = options.directory.baseBytes;
+    this.ready = this.#scan();
   }
 
-  /** With what an earlier mount has left there, as far as it fits. */
-  static async open(options: CacheOptions): Promise<DiskCache> {
-    const cache = new DiskCache(options);
-    const { pieces, usedBytes } = options.directory.scan();
-    for (const piece of pieces) {
-      cache.#index.add(piece);
-      cache.#nextSerial = Math.max(cache.#nextSerial, piece.serial + 1);
-    }
-    cache.#usedBytes = usedBytes;
-    await cache.#reserve(0);
-    return cache;
+  /** Pieces of an earlier mount can be read as they are found: see `ready`. */
+  static open(options: CacheOptions): DiskCache {
+    return new DiskCache(options);
   }
 
   get usedBytes(): number {
@@ -75,11 +89,13 @@ export class DiskCache {
 
   /** Resolves when nothing waits for the disk any more. */
   async settled(): Promise<void> {
+    await this.ready;
     while (this.#writers.size > 0) await Promise.all(this.#writers);
   }
 
   /** What is in it stays there, for the next one who opens it. */
   async close(): Promise<void> {
+    this.#isClosing = true;
     await this.settled();
     this.#options.directory.close();
   }
@@ -98,6 +114,7 @@ export class DiskCache {
     if (right) {
       this.counts.hits += 1;
       this.#index.touch(piece);
+      this.#readWhileScanning?.add(piece);
     } else {
       this.counts.damaged += 1;
       this.#options.log.warn({ key: object.key, ...span }, "damaged in the cache, fetched again");
@@ -113,7 +130,7 @@ export class DiskCache {
     const span = { offsetBytes, sizeBytes: bytes.length };
     if (this.#index.covering(object.hash, span) !== undefined) return;
     const fileBytes = HEADER_BYTES + bytes.length;
-    const tooMuch = this.#pendingBytes + fileBytes > PENDING_BYTES_MAX;
+    const tooMuch = this.#pendingBytes + fileBytes > this.#memory.pendingBytes;
     if (tooMuch || performance.now() < this.#pausedUntilMs) {
       this.counts.dropped += 1;
       return;
@@ -129,7 +146,38 @@ export class DiskCache {
     void writer.then(() => this.#writers.delete(writer));
   }
 
+  /** Counts what is in the directory, and lets go what is too much. */
+  async #scan(): Promise<void> {
+    const order = new PieceOrder();
+    try {
+      for await (const found of this.#options.directory.scan()) {
+        if (this.#isClosing) return;
+        for (const { piece } of found) this.#takeUp(piece);
+        order.add(found);
+      }
+      this.#isUncounted = false;
+      const pieces = await order.take();
+      for (const [index, { piece }] of pieces.entries()) {
+        if (this.#readWhileScanning?.has(piece) !== true) this.#index.touch(piece);
+        if (index % ORDER_STEP === 0) await nextTurn();
+      }
+      for (const piece of this.#readWhileScanning ?? []) this.#index.touch(piece);
+      await this.#reserve(0);
+    } catch (error) {
+      this.counts.failed += 1;
+      this.#options.log.warn({ err: error, ...this.counts }, "the cache can't be scanned");
+    }
+    this.#readWhileScanning = undefined;
+  }
+
+  #takeUp(piece: Piece): void {
+    this.#index.add(piece);
+    this.#usedBytes += piece.chargedBytes;
+    this.#nextSerial = Math.max(this.#nextSerial, piece.serial + 1);
+  }
+
   async #drain(): Promise<void> {
+    await this.ready;
     for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
       try {
         await this.#store(next);
@@ -147,7 +195,7 @@ export class DiskCache {
   async #store({ object, span, file }: Pending): Promise<void> {
     const { directory } = this.#options;
     const known = this.#index.covering(object.hash, span) !== undefined;
-    if (known || !sealPiece(file, object, span)) return;
+    if (known || this.#isUncounted || !sealPiece(file, object, span)) return;
     const reservedBytes = directory.chargeOf(file.length);
     const hopeless = directory.baseBytes + reservedBytes > this.#options.space.limitBytes;
     if (hopeless || !(await this.#reserve(reservedBytes))) {
@@ -194,7 +242,7 @@ export class DiskCache {
     const { space } = this.#options;
     for (;;) {
       const fits = await space.fits(this.#usedBytes, this.#reservedBytes + wantedBytes);
-      if (fits && this.#index.count < PIECES_MAX) return true;
+      if (fits && this.#index.count < this.#memory.pieces) return true;
       const victim = this.#index.leastRecent();
       if (victim === undefined) return false;
       await this.#discard(victim);
@@ -242,7 +290,7 @@ async function writeNew(path: string, bytes: Buffer): Promise<Stats> {
   await using file = await open(path, "wx", 0o600);
   const { bytesWritten } = await file.write(bytes);
   if (bytesWritten !== bytes.length) throw new Error("the disk took a part of it only");
-  return file.stat();
+  return await file.stat();
 }
 
 async function readParts(path: string, header: Buffer, data: Buffer, dataAtBytes: number) {

@@ -4,7 +4,7 @@ import type { JournalRecord } from "../journal/record.ts";
 import { replay } from "../journal/saved-state.ts";
 import { Answers } from "./answers.ts";
 
-const JOURNAL = { note: () => undefined, commit: () => undefined };
+const JOURNAL = { note: () => undefined, commit: () => undefined, makeRoom: () => true };
 
 test("answers of long ago do not pile up from engine to engine; the last ones are kept", () => {
   let records: JournalRecord[] = [];
@@ -18,6 +18,15 @@ test("answers of long ago do not pile up from engine to engine; the last ones ar
   assert.equal(records.length, 4096);
 });
 
+test("no intent is forgotten from engine to engine, however many there are", () => {
+  const intents = Array.from({ length: 5000 }, (_, index) => {
+    return { is: "intent", unique: `0.${index}`, key: "key", etag: "" } as const;
+  });
+  const answers = new Answers(JOURNAL, replay(intents));
+  assert.equal(answers.intents.length, 5000);
+  assert.equal([...answers.records].length, 5000);
+});
+
 test("what was intended is known until it is done, well or not", () => {
   const records: JournalRecord[] = [];
   const journal = { ...JOURNAL, note: (record: JournalRecord) => void records.push(record) };
@@ -26,9 +35,9 @@ test("what was intended is known until it is done, well or not", () => {
   answers.done("0.2");
   answers.done("0.3", 5);
   const next = new Answers(JOURNAL, replay(records));
-  assert.equal(next.intentOf("0.1")?.key, "key");
+  const intended = next.intents.map(({ unique, key }) => [unique, key]);
+  assert.deepEqual(intended, [["0.1", "key"]]);
   assert.equal(next.of("0.1"), undefined);
-  assert.equal(next.intentOf("0.2"), undefined);
   assert.deepEqual(next.of("0.2"), { is: "outcome", unique: "0.2" });
   assert.deepEqual(next.of("0.3"), { is: "outcome", unique: "0.3", errno: 5 });
   next.forget("0.1");

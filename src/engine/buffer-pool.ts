@@ -21,19 +21,26 @@ export interface PoolOptions {
 }
 
 export interface ReaderAhead {
-  readonly lastReadMs: number;
+  /** Lets go of what it has fetched, unless a READ waits for it. Returns how much that is. */
+  giveBack(): number;
 }
 
 /**
  * Large buffers, used again: fresh memory costs a page fault for every 4 KiB. Also the account of
- * all data on its way: readers ask it before they read ahead, writers before the next part.
+ * all data that was fetched for readers. An open file keeps its window for as long as there is
+ * memory: beyond the limit, the file that was not read for longest gives its window back first.
  */
 export class BufferPool {
   readonly nowMs: () => number;
   readonly #allocate: Allocate;
   readonly #limitBytes: number;
+  readonly #idleBytesMax: number;
   readonly #readAheadBytes: number;
-  readonly #readers = new Set<ReaderAhead>();
+  /** Readers with a window and the time of their last READ, the longest ago first. */
+  readonly #reading = new Map<ReaderAhead, number>();
+  /** Gives back the windows of readers whose last READ is more than READING_MS ago. */
+  readonly #resting = new Set<ReaderAhead>();
+  #latest: ReaderAhead | undefined;
   /** The longest unused first. */
   readonly #idle: Buffer[] = [];
   #usedBytes = 0;
@@ -43,6 +50,7 @@ export class BufferPool {
     this.nowMs = nowMs ?? (() => performance.now());
     this.#allocate = allocate ?? ((sizeBytes) => Buffer.allocUnsafeSlow(sizeBytes));
     this.#limitBytes = limitBytes;
+    this.#idleBytesMax = Math.min(IDLE_BYTES_MAX, limitBytes / 2);
     const oneWindowBytes = Math.min(limitBytes / 2, WINDOW_BYTES_MAX);
     this.#readAheadBytes = Math.max(limitBytes * READ_AHEAD_SHARE, oneWindowBytes);
   }
@@ -60,27 +68,48 @@ export class BufferPool {
     return Math.min(WINDOW_BYTES_MAX, 2 ** Math.floor(Math.log2(shareBytes)));
   }
 
-  /** Of those who read ahead: how many have read a moment ago. */
+  /** How many of those with a window have read a moment ago. */
   get readers(): number {
     const sinceMs = this.nowMs() - READING_MS;
-    let readers = 0;
-    for (const { lastReadMs } of this.#readers) if (lastReadMs >= sinceMs) readers += 1;
-    return readers;
+    for (const [reader, lastReadMs] of this.#reading) {
+      if (lastReadMs >= sinceMs) break;
+      this.#reading.delete(reader);
+      this.#resting.add(reader);
+    }
+    return this.#reading.size;
   }
 
-  addReader(reader: ReaderAhead): void {
-    this.#readers.add(reader);
+  /** The reader has a window and reads now. */
+  noteRead(reader: ReaderAhead, nowMs: number): void {
+    this.#resting.delete(reader); // also the latest one may have rested
+    if (this.#latest !== reader) {
+      this.#reading.delete(reader); // the latest one is the last
+      this.#latest = reader;
+    }
+    this.#reading.set(reader, nowMs);
   }
 
   removeReader(reader: ReaderAhead): void {
-    this.#readers.delete(reader);
+    this.#reading.delete(reader);
+    this.#resting.delete(reader);
+    if (this.#latest === reader) this.#latest = undefined;
   }
 
-  hasRoomFor(sizeBytes: number): boolean {
-    return this.#usedBytes + sizeBytes <= this.#limitBytes;
+  /** For what may be needed later: only files that nobody reads give way. */
+  makeRoomFor(sizeBytes: number): boolean {
+    const missingBytes = this.#missingFor(sizeBytes);
+    if (missingBytes <= 0) return true;
+    void this.readers; // moves those that rest to #resting
+    return reclaim(this.#resting, missingBytes) <= 0;
   }
 
-  /** For optional memory: ask hasRoomFor() first. What must be, may go over the limit. */
+  /** For a window that a READ waits for: files that others read now give way, too. */
+  makeWayFor(sizeBytes: number): void {
+    if (this.makeRoomFor(sizeBytes)) return;
+    reclaim(this.#reading.keys(), this.#missingFor(sizeBytes));
+  }
+
+  /** Bytes that a READ waits for may go over the limit; for all else ask makeRoomFor() first. */
   take(sizeBytes: number): Buffer {
     this.#usedBytes += sizeBytes;
     const index = this.#idle.findLastIndex(({ length }) => length === sizeBytes);
@@ -90,19 +119,33 @@ export class BufferPool {
     return reused;
   }
 
+  #missingFor(sizeBytes: number): number {
+    return this.#usedBytes + sizeBytes - this.#limitBytes;
+  }
+
   /** Nobody may look at it afterwards: its memory is somebody else's, or gone. */
   give(buffer: Buffer): void {
     this.#usedBytes -= buffer.length;
     if (buffer.length < KEPT_BYTES_MIN) return;
     this.#idle.push(buffer);
     this.#idleBytes += buffer.length;
-    while (this.#idleBytes > IDLE_BYTES_MAX) {
+    while (this.#idleBytes > this.#idleBytesMax) {
       const oldest = this.#idle.shift();
       if (oldest === undefined) return;
       this.#idleBytes -= oldest.length;
       freeNow(oldest);
     }
   }
+}
+
+/** Takes from the first ones on. Returns how much is missing still; zero or less is enough. */
+function reclaim(readers: Iterable<ReaderAhead>, missingBytes: number): number {
+  let leftBytes = missingBytes;
+  for (const reader of readers) {
+    if (leftBytes <= 0) break;
+    leftBytes -= reader.giveBack();
+  }
+  return leftBytes;
 }
 
 /** The garbage collector may not come by for long, since it sees only a small object. */

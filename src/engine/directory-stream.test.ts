@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import type { ListPage } from "../s3/object-store.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import { DirectoryStream } from "./directory-stream.ts";
 import type { DirectorySource } from "./directory-stream.ts";
 import { isVisibleName } from "./file-name.ts";
 import { Inode } from "./inode.ts";
+import type { AskedPage } from "./page-sequence.ts";
 
 const nameAt = (index: number) => `f${String(index).padStart(6, "0")}`;
 const object = { etag: "", sizeBytes: 1, mtimeMs: 0, archived: false };
@@ -27,8 +27,10 @@ function streamOf(store: MemoryStore, locals: readonly Inode[], keysMax: number)
     prefix: "d/",
     locals,
     ttlMs: 0,
-    page: (continuationToken, startAfter) =>
-      store.list({ prefix: "d/", delimiter: "/", keysMax, continuationToken, startAfter }),
+    async page(continuationToken, startAfter) {
+      const query = { prefix: "d/", delimiter: "/", keysMax } as const;
+      return { ...(await store.list({ ...query, continuationToken, startAfter })), since: 0 };
+    },
     async hasKeysUnder(name) {
       const query = { delimiter: "", keysMax: 1, continuationToken: undefined } as const;
       return (await store.list({ ...query, prefix: `d/${name}/` })).objects.length > 0;
@@ -96,14 +98,15 @@ test("100,000 entries are never in memory at once", async () => {
     prefix: "",
     locals: [new Inode(7, "f050000x", "directory")],
     ttlMs: 0,
-    async page(token, after): Promise<ListPage> {
+    async page(token, after): Promise<AskedPage> {
       pages += 1;
       const from = Number(token ?? (after === undefined ? 0 : Number(after.slice(1)) + 1));
       const objects = Array.from({ length: 1000 }, (_, n) => ({
         ...object,
         key: nameAt(from + n),
       }));
-      return { objects, prefixes: [], nextToken: from < 99_000 ? String(from + 1000) : undefined };
+      const nextToken = from < 99_000 ? String(from + 1000) : undefined;
+      return { objects, prefixes: [], nextToken, since: 0 };
     },
     hasKeysUnder: async () => assert.fail("there is no such name"),
   });
@@ -130,7 +133,7 @@ test("a page that fails is asked for again, and nothing is lost or doubled", asy
     if (++calls % 2 === 0) throw new Error("not now");
     const from = Number(token ?? 0);
     const nextToken = from < 3 ? String(from + 1) : undefined;
-    return { objects: [{ ...object, key: keys[from] ?? "" }], prefixes: [], nextToken };
+    return { objects: [{ ...object, key: keys[from] ?? "" }], prefixes: [], nextToken, since: 0 };
   });
   const names: string[] = [];
   while (names.length < keys.length) {
@@ -150,8 +153,9 @@ test("a page that failed before anybody waited for it is asked for again", async
   const stream = rootOf(async (token) => {
     asked.push(token);
     if (asked.length === 2) throw new Error("not now");
-    if (token === undefined) return { objects: first, prefixes: ["g/"], nextToken: "more" };
-    return { objects: [{ ...object, key: "h" }], prefixes: [], nextToken: undefined };
+    const since = 0;
+    if (token === undefined) return { objects: first, prefixes: ["g/"], nextToken: "more", since };
+    return { objects: [{ ...object, key: "h" }], prefixes: [], nextToken: undefined, since };
   });
   await stream.load(0);
   await new Promise(setImmediate);

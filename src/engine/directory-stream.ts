@@ -4,7 +4,7 @@ import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 import { compareKeys } from "./key-order.ts";
 import { lastKeyOf, PageSequence } from "./page-sequence.ts";
-import type { PageSource } from "./page-sequence.ts";
+import type { DatedPage, PageSource } from "./page-sequence.ts";
 
 /**
  * Fewer items than this ahead of the reader: the next page is read. Several pages, so that the
@@ -21,12 +21,22 @@ export interface ListedItem {
   readonly local: boolean;
   readonly object: ObjectInfo | undefined;
   readonly validUntilMs: number;
+  /** The count of own changes when S3 was asked for it: see OwnChanges. */
+  readonly since: number;
 }
 
 export interface DirectorySource extends PageSource {
   readonly path: string;
   readonly locals: readonly Inode[];
   hasKeysUnder(name: string): Promise<boolean>;
+}
+
+/** An answer of S3 is worth as much as the time at which it was asked for. */
+type Dates = Pick<DatedPage, "since" | "validUntilMs">;
+
+/** The last object of a page, which is listed with the next one. */
+interface HeldBack extends Dates {
+  readonly object: ListedObject;
 }
 
 /** The item at `index` is the first one behind the key, which is relative to the directory. */
@@ -48,7 +58,7 @@ export class DirectoryStream {
   readonly #pages: PageSequence;
   #complete = false;
   #hasDirectories = false;
-  #heldBack: ListedObject | undefined;
+  #heldBack: HeldBack | undefined;
   #lastPrefix = "";
   #loading: Promise<void> | undefined;
   readonly #after: string;
@@ -67,7 +77,7 @@ export class DirectoryStream {
     this.#locals = source.locals
       .map(({ path, kind }) => {
         const name = nameOf(path);
-        const item = { name, kind, local: true, object: undefined, validUntilMs: 0 };
+        const item = { name, kind, local: true, object: undefined, validUntilMs: 0, since: 0 };
         return { key: `${name}/`, item }; // behind a file in S3 of this name, at its directory
       })
       .filter(({ key }) => this.#after === "" || compareKeys(key, this.#after) > 0)
@@ -107,18 +117,30 @@ export class DirectoryStream {
     }
   }
 
+  /** Like load(), for a reader that has not passed what is before the item. */
+  async loadOn(index: number): Promise<void> {
+    while (!this.#complete && this.item(index) === undefined) await this.#loadPage();
+  }
+
   item(index: number): ListedItem | undefined {
     return this.#items[index - this.#firstIndex];
   }
 
-  /** The inode of an item, made if need be; undefined when a local one has gone meanwhile. */
-  enter(item: ListedItem, table: InodeTable): Inode | undefined {
+  /**
+   * The inode of an item, made if need be. `gone`: it was removed here after S3 was asked.
+   * `unknown`: it was replaced here after that, or nobody can tell.
+   */
+  enter(item: ListedItem, table: InodeTable): Inode | "gone" | "unknown" {
     const path = childPathOf(this.#source.path, item.name);
     const known = table.current(path);
-    if (item.local || known?.upload !== undefined) return known;
+    if (item.local || known?.upload !== undefined) return known ?? "gone";
     if (known !== undefined && known.validUntilMs > item.validUntilMs) return known;
+    const change = table.own.of(path, item.since);
+    if (change !== undefined) return known ?? (change === "removed" ? "gone" : "unknown");
     const inode =
-      item.object === undefined ? table.bindDirectory(path) : table.bindFile(path, item.object);
+      item.object === undefined
+        ? table.bindDirectory(path, item.since)
+        : table.bindFile(path, item.object);
     inode.validUntilMs = item.validUntilMs;
     return inode;
   }
@@ -141,15 +163,17 @@ export class DirectoryStream {
 
   async #addNext(): Promise<void> {
     const page = await this.#pages.current();
-    const objects = this.#heldBack ? [this.#heldBack, ...page.objects] : [...page.objects];
+    const before = this.#heldBack;
+    const objects = before ? [before.object, ...page.objects] : [...page.objects];
     const lastKey = lastKeyOf({ objects, prefixes: page.prefixes });
     // Whether the last object is hidden by its directory is seen in the next page at the latest.
     const isCut = page.nextToken !== undefined && objects.at(-1)?.key === lastKey;
-    const heldBack = isCut ? objects.pop() : undefined;
+    const object = isCut ? objects.pop() : undefined;
     const hidden = await this.#hiddenFiles(objects, page, lastKey);
-    this.#heldBack = heldBack;
+    const { since, validUntilMs } = object === before?.object ? (before ?? page) : page;
+    this.#heldBack = object && { object, since, validUntilMs };
     this.#pages.pass(page);
-    this.#addAll(objects, page.prefixes, hidden, page.validUntilMs);
+    this.#addAll(objects, hidden, page, before);
     if (page.nextToken !== undefined) return;
     for (const { item } of this.#locals) this.#items.push(item);
     this.#complete = true;
@@ -172,27 +196,29 @@ export class DirectoryStream {
 
   #addAll(
     objects: readonly ListedObject[],
-    prefixes: readonly string[],
     hidden: ReadonlySet<string>,
-    validUntilMs: number,
+    page: DatedPage,
+    before: HeldBack | undefined,
   ): void {
+    const { prefixes } = page;
     let next = 0;
     const addPrefixesBefore = (key: string | undefined) => {
       for (; next < prefixes.length; next++) {
         const prefix = prefixes[next] ?? "";
         if (key !== undefined && compareKeys(prefix, key) > 0) return;
-        if (prefix !== this.#lastPrefix) this.#add(prefix, undefined, validUntilMs);
+        if (prefix !== this.#lastPrefix) this.#add(prefix, undefined, page);
         this.#lastPrefix = prefix;
       }
     };
     for (const object of objects) {
       addPrefixesBefore(object.key);
-      if (!hidden.has(object.key)) this.#add(object.key, object, validUntilMs);
+      const asked = before?.object === object ? before : page;
+      if (!hidden.has(object.key)) this.#add(object.key, object, asked);
     }
     addPrefixesBefore(undefined);
   }
 
-  #add(key: string, object: ListedObject | undefined, validUntilMs: number): void {
+  #add(key: string, object: ListedObject | undefined, asked: Dates): void {
     const rest = key.slice(this.#source.prefix.length);
     const name = object === undefined ? rest.slice(0, -1) : rest;
     if (!isVisibleName(name)) return;
@@ -206,7 +232,8 @@ export class DirectoryStream {
     }
     const kind = object === undefined ? "directory" : "file";
     this.#hasDirectories ||= kind === "directory";
-    this.#items.push({ name, kind, local: false, object, validUntilMs });
+    const { validUntilMs, since } = asked;
+    this.#items.push({ name, kind, local: false, object, validUntilMs, since });
   }
 }
 

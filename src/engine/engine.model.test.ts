@@ -4,7 +4,13 @@ import * as fc from "fast-check";
 import { Failure } from "../base/failure.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
 import { Engine } from "./engine.ts";
-import { anyOperation, ReferenceModel } from "../../test/engine/reference-model.ts";
+import {
+  anyOperation,
+  contentOf,
+  isRight,
+  ReferenceModel,
+  strayOf,
+} from "../../test/engine/reference-model.ts";
 import type { Operation, Outcome, Path } from "../../test/engine/reference-model.ts";
 import type { Inode } from "./inode.ts";
 import { ROOT_NODEID } from "./inode-table.ts";
@@ -12,8 +18,10 @@ import { PosixFailure } from "./posix-failure.ts";
 import { TEST_CONFIG } from "./test-config.ts";
 import { TestMemory } from "./test-memory.ts";
 
+const O_RDWR = 0o2;
 const O_WRONLY_TRUNC = 0o1001;
 const PID = 42;
+const USER = { pid: PID, owner: "0.1" };
 const PART_BYTES = 16; // small, so that a short content is many parts
 
 /** Plays the kernel: walks, counts what it was told, forgets it again. */
@@ -42,9 +50,7 @@ class Driver {
       const parent = await this.#walk(path.slice(0, -1));
       return await this.#act(operation, parent, path.at(-1) ?? "", content);
     } catch (error) {
-      if (error instanceof PosixFailure) return error.code;
-      if (error instanceof Failure) return error.kind;
-      throw error;
+      return codeOf(error);
     }
   }
 
@@ -69,24 +75,27 @@ class Driver {
       case "unlink":
         await engine.unlink(parent, name, "0.1");
         return "ok";
-      case "list": {
-        const handle = engine.openDirectory(await this.#enter(parent, name));
-        const names: string[] = [];
-        for (;;) {
-          const stream = await engine.listDirectory(handle, names.length, names.length === 0);
-          const item = stream.item(names.length);
-          if (item === undefined) break;
-          const inode = stream.enter(item, engine.table);
-          if (inode !== undefined) this.#hold(inode);
-          names.push(item.name);
-        }
-        engine.releaseDirectory(handle);
-        return names.join(",");
-      }
+      case "removeTree":
+        return this.#removeTree(parent, name);
+      case "list":
+        return (await this.#list(await this.#enter(parent, name))).join(",");
       case "read":
         return this.#read(await this.#enter(parent, name));
+      case "reread": {
+        const key = operation.path.join("/");
+        const replace = () => this.store.put(key, Buffer.from(content));
+        return this.#read(await this.#enter(parent, name), replace);
+      }
+      case "map": {
+        const { handle, how } = await engine.open(await this.#enter(parent, name), O_RDWR, PID);
+        await engine.release(handle);
+        return how === "read without cache" ? "ENODEV" : "mapped";
+      }
       case "write":
+      case "share": // this model has no threads
         return this.#write(parent, name, content.slice(0, operation.sizeBytes));
+      case "astray":
+        return this.#writeAstray(parent, name, strayOf(operation, content));
       case "put":
       case "delete":
         return "ok"; // done behind the engine's back
@@ -95,30 +104,80 @@ class Driver {
     }
   }
 
-  async #read(nodeid: number): Promise<string> {
+  async #list(nodeid: number): Promise<string[]> {
+    const { engine } = this;
+    const handle = engine.openDirectory(nodeid);
+    const names: string[] = [];
+    for (;;) {
+      const stream = await engine.listDirectory(handle, names.length, names.length === 0);
+      const item = stream.item(names.length);
+      if (item === undefined) break;
+      const inode = stream.enter(item, engine.table);
+      if (typeof inode !== "string") this.#hold(inode);
+      names.push(item.name);
+    }
+    engine.releaseDirectory(handle);
+    return names;
+  }
+
+  async #removeTree(parent: number, name: string): Promise<Outcome> {
+    const { engine } = this;
+    const nodeid = await this.#enter(parent, name);
+    if (engine.table.get(nodeid).kind === "directory") {
+      for (const child of await this.#list(nodeid)) await this.#removeTree(nodeid, child);
+      await engine.removeDirectory(parent, name, "0.1");
+    } else await engine.unlink(parent, name, "0.1");
+    return "ok";
+  }
+
+  /** `between` happens once, after the first piece. */
+  async #read(nodeid: number, between?: () => Promise<unknown>): Promise<string> {
     const { handle } = await this.engine.open(nodeid, 0, PID);
     let text = "";
-    for (;;) {
-      const lent = await this.engine.read(handle, text.length, 7);
-      if (lent.chunks.length === 0) break;
-      text += Buffer.concat(lent.chunks).toString();
-      lent.release();
+    let waiting = between;
+    try {
+      for (;;) {
+        const lent = await this.engine.read(handle, text.length, 7);
+        await waiting?.();
+        waiting = undefined;
+        if (lent.chunks.length === 0) return text;
+        text += Buffer.concat(lent.chunks).toString();
+        lent.release();
+      }
+    } finally {
+      await this.engine.release(handle);
     }
-    await this.engine.release(handle);
-    return text;
+  }
+
+  async #openToWrite(parent: number, name: string): Promise<{ readonly handle: number }> {
+    const known = await this.engine.lookup(parent, name);
+    if (known === undefined) return this.#create(parent, name);
+    return this.engine.open(this.#hold(known).nodeid, O_WRONLY_TRUNC, PID);
+  }
+
+  async #writeAstray(parent: number, name: string, { first, at }: ReturnType<typeof strayOf>) {
+    const { engine } = this;
+    const { handle } = await this.#openToWrite(parent, name);
+    const bytes = Buffer.from(first);
+    assert.equal(await engine.write({ handle, offsetBytes: 0, data: bytes }), bytes.length);
+    const outcomes = [
+      await outcomeOf(async () => engine.write({ handle, offsetBytes: at, data: bytes })),
+      await outcomeOf(async () => engine.write({ handle, offsetBytes: bytes.length, data: bytes })),
+      await outcomeOf(() => engine.flush(handle, USER)),
+    ];
+    await outcomeOf(() => engine.release(handle)); // its failure was told by the close
+    return outcomes.join(" ");
   }
 
   async #write(parent: number, name: string, content: string): Promise<string> {
-    const known = await this.engine.lookup(parent, name);
-    const opened =
-      known === undefined
-        ? await this.#create(parent, name)
-        : await this.engine.open(this.#hold(known).nodeid, O_WRONLY_TRUNC, PID);
+    const opened = await this.#openToWrite(parent, name);
     for (let at = 0; at < content.length; at += 11) {
-      const piece = Buffer.from(content.slice(at, at + 11));
-      assert.equal(await this.engine.write(opened.handle, at, piece), piece.length);
+      const data = Buffer.from(content.slice(at, at + 11));
+      const { handle } = opened;
+      const written = await this.engine.write({ handle, offsetBytes: at, data, user: USER });
+      assert.equal(written, data.length);
     }
-    await this.engine.flush(opened.handle, PID);
+    await this.engine.flush(opened.handle, USER);
     await this.engine.release(opened.handle);
     return "ok";
   }
@@ -148,15 +207,31 @@ class Driver {
   }
 }
 
+async function outcomeOf(call: () => Promise<unknown>): Promise<Outcome> {
+  try {
+    await call();
+    return "ok";
+  } catch (error) {
+    return codeOf(error);
+  }
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof PosixFailure) return error.code;
+  if (error instanceof Failure) return error.kind === "stale" ? "ESTALE" : error.kind;
+  throw error;
+}
+
 async function agrees(operations: readonly Operation[]): Promise<void> {
   const model = new ReferenceModel();
   const driver = new Driver();
   for (const [index, one] of operations.entries()) {
-    const content = `${index}:`.padEnd(100, String(index % 10));
+    const content = contentOf(one, index);
     const isLocalDir = model.localDirs.has(one.path.join("/"));
     const want = model.run(one, content);
     const got = await driver.run(one, content, isLocalDir);
-    assert.equal(got, want, `step ${index}: ${one.do} ${one.path.join("/")}`);
+    const what = `step ${index}: ${one.do} ${one.path.join("/")} gives ${got}, not ${want}`;
+    assert(isRight(one, got, want), what);
     assert.deepEqual(
       driver.store.keys,
       [...model.objects.keys()].toSorted((l, r) => (l < r ? -1 : 1)),
@@ -166,7 +241,8 @@ async function agrees(operations: readonly Operation[]): Promise<void> {
   driver.forgetAll();
   await new Promise(setImmediate);
   assert.equal(driver.store.unfinishedUploads, 0);
-  assert.equal(driver.engine.table.size, 1 + model.localDirs.size, "inodes that nobody needs");
+  const needed = 1 + model.localDirs.size + model.emptied.size;
+  assert.equal(driver.engine.table.size, needed, "inodes that nobody needs");
 }
 
 test("the engine agrees with the model after every operation, and keeps nothing", async () => {

@@ -37,17 +37,20 @@ test("an object in the archive is seen and can't be read", async () => {
   await assert.rejects(engine.open(inode.nodeid, 0, 1), codeOf("denied"));
 });
 
-test("the 10,001st part is EFBIG, and what was acknowledged before is kept", async () => {
+test("a write beyond the 10,000th part is EFBIG and fails the file for good", async () => {
   const store = new MemoryStore();
   const memory = new TestMemory(2 << 20).begin();
   const engine = new Engine(store, CONFIG, memory);
   memory.journal.state = () => engine.records();
   const { handle } = await engine.create(ROOT_NODEID, "huge", O_WRONLY_TRUNC, 1);
-  assert.equal(await engine.write(handle, 0, Buffer.alloc(10_000)), 10_000);
-  const write = async () => engine.write(handle, 10_000, Buffer.alloc(1));
-  await assert.rejects(write(), codeOf("EFBIG"));
-  await engine.release(handle);
-  assert.equal(store.body("huge")?.length, 10_000, "what was acknowledged");
+  const write = async (offsetBytes: number, sizeBytes: number) =>
+    engine.write({ handle, offsetBytes, data: Buffer.alloc(sizeBytes) });
+  assert.equal(await write(0, 10_000), 10_000);
+  await assert.rejects(write(10_000, 1), codeOf("EFBIG"));
+  await assert.rejects(engine.sync(handle), codeOf("EFBIG"));
+  await assert.rejects(engine.flush(handle, { pid: 1, owner: "0.1" }), codeOf("EFBIG"));
+  await assert.rejects(engine.release(handle), codeOf("EFBIG"));
+  assert.deepEqual(store.keys, []);
   assert.equal(store.unfinishedUploads, 0);
 });
 

@@ -1,84 +1,96 @@
-import { Failure } from "../base/failure.ts";
 import type { Journal } from "../journal/journal.ts";
 import type { JournalRecord } from "../journal/record.ts";
 import type { SavedState } from "../journal/saved-state.ts";
 import type { Spool } from "../journal/spool.ts";
-import type { ObjectReader, ObjectStore } from "../s3/object-store.ts";
+import type { ObjectStore } from "../s3/object-store.ts";
 import { Answers } from "./answers.ts";
-import { BufferPool } from "./buffer-pool.ts";
 import type { DirectoryStream } from "./directory-stream.ts";
+import { Deletions } from "./deletions.ts";
 import { DiscardedUploads } from "./discarded-uploads.ts";
 import type { EngineConfig } from "./engine-config.ts";
 import type { Inode } from "./inode.ts";
 import { InodeTable } from "./inode-table.ts";
+import { JournalRoom } from "./journal-room.ts";
+import { LocalNames } from "./local-names.ts";
 import { Namespace } from "./namespace.ts";
 import { OpenFiles } from "./open-files.ts";
-import type { Reader } from "./open-files.ts";
+import type { OpenedAs, Writer } from "./open-files.ts";
 import { Removal } from "./removal.ts";
-import { openFileRecords, openRecordOf, restoreOpenFiles } from "./resume.ts";
+import { openFileRecords, openRecordOf, releasedRecordOf, restoreOpenFiles } from "./resume.ts";
+import { PartSizes } from "./part-sizes.ts";
 import { parseOpenFlags } from "./open-flags.ts";
 import type { OpenFlags } from "./open-flags.ts";
 import { NO_PAGE_CACHE } from "./page-cache.ts";
+import { PendingReads } from "./pending-reads.ts";
 import { PosixFailure } from "./posix-failure.ts";
-import { ReadStream } from "./read-stream.ts";
 import type { Lent } from "./read-stream.ts";
-import { ReadingHabits } from "./reading-habits.ts";
+import { Reading } from "./reading.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { WalkAhead } from "./walk-ahead.ts";
-import { settled, Writing } from "./writing.ts";
+import { SpoolQueue } from "./spool-queue.ts";
+import { Writing } from "./writing.ts";
+import type { FileUser, FileWrite } from "./writing.ts";
 
 export interface OpenedFile {
   readonly handle: number;
-  readonly writes: boolean;
+  readonly how: OpenedAs;
 }
 
 /** What outlives the process, and what was found in it. */
 export interface EngineMemory {
-  readonly journal: Pick<Journal, "note" | "commit" | "hasRoom">;
+  readonly journal: Pick<Journal, "note" | "commit" | "hasRoom" | "makeRoom" | "shrunk">;
   readonly spool: Spool;
   readonly saved: SavedState | undefined;
 }
+
+const noop = () => undefined;
 
 /** A bucket as a file system, with no kernel in sight: what each operation means on S3. */
 export class Engine {
   readonly table: InodeTable;
   readonly answers: Answers;
   readonly #config: EngineConfig;
-  readonly #reader: ObjectReader;
   readonly #memory: EngineMemory;
   readonly #names: Namespace;
   readonly #files: OpenFiles;
+  readonly #deletions = new Deletions();
   readonly #removal: Removal;
+  readonly #reading: Reading;
+  readonly #local: LocalNames;
   readonly #writing: Writing;
   readonly #walk: WalkAhead;
   readonly #discarded: DiscardedUploads;
-  readonly #pool: BufferPool;
-  readonly #habits = new ReadingHabits();
+  readonly #onLostUpload: (error: unknown) => void;
 
   constructor(
     store: ObjectStore,
     config: EngineConfig,
     memory: EngineMemory,
-    { reader = store, pages = NO_PAGE_CACHE, allocate }: Surroundings = {},
+    { reader = store, pages = NO_PAGE_CACHE, allocate, onLostUpload = noop }: Surroundings = {},
   ) {
+    this.#onLostUpload = onLostUpload;
     const { journal, saved } = memory;
-    this.#reader = reader;
     this.#config = config;
     this.#memory = memory;
-    this.table = new InodeTable((record) => journal.note(record), saved);
+    this.table = new InodeTable((record, known) => journal.note(record, known), saved);
     this.answers = new Answers(journal, saved);
     this.#names = new Namespace(store, this.table, config);
     this.#files = new OpenFiles(saved?.nextHandle);
-    this.#pool = new BufferPool(config.memoryBytes, { allocate });
-    this.#discarded = new DiscardedUploads(store, journal);
+    this.#discarded = new DiscardedUploads(store, journal, config.latePartChecksMs);
     const { table, answers } = this;
-    const [names, files] = [this.#names, this.#files];
-    this.#removal = new Removal({ store, table, names, answers, config });
-    const discard = (key: string, uploadId: string) => this.#discarded.discard(key, uploadId);
-    const partSizeBytes = config.writePartSizeBytes;
-    const uploads = { store, journal, spool: memory.spool, discard, partSizeBytes };
+    const [names, files, deletions] = [this.#names, this.#files, this.#deletions];
+    this.#removal = new Removal({ store, table, names, answers, deletions, config });
+    this.#local = new LocalNames({ table, names, deletions, config });
+    const { writePartSizeBytes, requestLimitMs } = config;
+    const partSizes = new PartSizes(writePartSizeBytes, config.writePartLimits);
+    const spool = new SpoolQueue(memory.spool, writePartSizeBytes);
+    const room = new JournalRoom(journal, () => files.writers.map(({ upload }) => upload));
+    const discarded = this.#discarded;
+    const uploads = { store, journal, room, spool, discarded, partSizes, requestLimitMs };
     this.#walk = new WalkAhead(table, names, config.metadataTtlMs);
-    this.#writing = new Writing({ table, names, files, config, pages, uploads });
+    const shared = { table, names, files, config, reads: new PendingReads() };
+    this.#reading = new Reading({ ...shared, reader, readsAskS3: reader === store, allocate });
+    this.#writing = new Writing({ ...shared, deletions, pages, uploads });
     if (saved !== undefined) this.#restore(saved);
   }
 
@@ -95,8 +107,9 @@ export class Engine {
   acknowledge(handle: number, unique: string): void {
     const file = this.#files.find(handle);
     if (file === undefined) return;
-    this.#files.acknowledge(handle);
+    this.#memory.journal.makeRoom();
     this.#memory.journal.note({ ...openRecordOf(handle, file), unique });
+    this.#files.acknowledge(handle);
     this.answers.remember(unique, { handle });
   }
 
@@ -106,78 +119,95 @@ export class Engine {
   }
 
   /** How a handle was opened; undefined when it is not open. */
-  openedAs(handle: number): "read" | "write" | "list" | undefined {
-    return this.#files.find(handle)?.do;
+  openedAs(handle: number): OpenedAs | undefined {
+    return this.#files.openedAs(handle);
   }
 
-  /** Does not count as a reference: the edge that tells the kernel does the counting. */
-  lookup(parent: number, name: string): Inode | undefined | Promise<Inode | undefined> {
-    return this.#names.lookup(this.#names.resolve(parent, name));
+  /**
+   * Does not count as a reference: the edge that tells the kernel does the counting. `pid`: the
+   * thread that asks, whose open(2) it may belong to.
+   */
+  lookup(parent: number, name: string, pid = 0): Inode | undefined | Promise<Inode | undefined> {
+    return this.#names.lookup(this.#names.resolve(parent, name), pid);
   }
 
   async makeFile(parent: number, name: string): Promise<Inode> {
-    return this.#makeLocal(parent, name, "file");
+    this.#checkWritable();
+    return this.#local.make(parent, name, "file");
   }
 
   /** S3 has no directories: it is ours alone until a file in it is uploaded. */
   async makeDirectory(parent: number, name: string): Promise<Inode> {
-    return this.#makeLocal(parent, name, "directory");
+    this.#checkWritable();
+    return this.#local.make(parent, name, "directory");
+  }
+
+  unmake(nodeid: number): void {
+    this.#local.unmake(nodeid);
   }
 
   /** `knownAbsent`: S3 was asked for the name just now, and had nothing. */
   async create(parent: number, name: string, flags: number, pid: number, knownAbsent = false) {
     const parsed = parseOpenFlags(flags);
-    const inode = await this.#makeLocal(parent, name, "file", knownAbsent);
-    return { inode, handle: this.#writing.open(inode, parsed, pid) };
+    this.#checkWritable();
+    const inode = await this.#local.make(parent, name, "file", knownAbsent);
+    return { inode, handle: await this.#openWriter(inode, parsed, pid) };
   }
 
-  async open(nodeid: number, flags: number, pid: number): Promise<OpenedFile> {
+  /** A caller that is `leaving` is told EINTR where it waits for another one's RELEASE. */
+  async open(
+    nodeid: number,
+    flags: number,
+    pid: number,
+    leaving?: AbortSignal,
+  ): Promise<OpenedFile> {
     const inode = this.table.get(nodeid);
     const parsed = parseOpenFlags(flags);
     if (inode.kind === "directory") throw new PosixFailure("EISDIR", inode.path);
-    await settled(inode);
-    if (!this.#wantsWriter(inode, parsed)) return this.#openReader(inode, parsed);
+    await this.#writing.settled(inode, leaving);
+    await this.#removal.checkNotDeleted(inode);
+    if (!this.#wantsWriter(inode, parsed)) {
+      const handle = await this.#reading.open(inode, parsed, pid);
+      return { handle, how: this.openedAs(handle) ?? "read" };
+    }
     this.#checkWritable();
-    return { handle: this.#writing.open(inode, parsed, pid), writes: true };
+    return { handle: await this.#openWriter(inode, parsed, pid, leaving), how: "write" };
   }
 
   read(handle: number, offsetBytes: number, sizeBytes: number): Promise<Lent> {
-    return this.#files.reader(handle).stream.read(offsetBytes, sizeBytes);
+    return this.#reading.read(handle, offsetBytes, sizeBytes);
   }
 
-  write(...request: Parameters<Writing["write"]>) {
-    return this.#writing.write(...request);
+  write(request: FileWrite): number | Promise<number> {
+    return this.#writing.write(request);
   }
 
-  flush(handle: number, pid: number): Promise<void> {
-    return this.#writing.flush(handle, pid);
+  flush(handle: number, user: FileUser): Promise<void> {
+    return this.#writing.flush(handle, user);
   }
 
   sync(handle: number): Promise<void> {
     return this.#writing.sync(handle);
   }
 
+  /**
+   * Notes that the last descriptor is closed before it returns; then the kernel can have its
+   * answer. Resolves when the upload has ended, and rejects if that has failed.
+   */
   async release(handle: number): Promise<void> {
     const file = this.#files.find(handle);
-    try {
-      if (file?.do === "write") await this.#writing.complete(file);
-    } finally {
-      this.#forgetHandle(handle);
-      if (file?.do === "read") this.#closeReader(file);
-      if (file?.do === "write") file.upload.close();
-    }
+    if (file?.do === "write") return this.#releaseWriter(handle, file);
+    this.#forgetHandle(handle);
+    if (file?.do === "read") this.#reading.close(file);
   }
 
   /** The opener never got its handle: a file that it would have replaced stays as it is. */
   abandon(handle: number): void {
     const file = this.#files.find(handle);
     this.#forgetHandle(handle);
-    if (file?.do === "read") this.#closeReader(file);
+    if (file?.do === "read") this.#reading.close(file);
     if (file?.do !== "write") return;
-    void file.upload.abort(new PosixFailure("EIO", "opened by nobody"));
-    file.inode.upload = undefined;
-    if (file.inode.local) this.table.unbind(file.inode);
-    else this.table.prune(file.inode);
+    void this.#writing.abort(file, "its opener has left");
   }
 
   openDirectory(nodeid: number): number {
@@ -207,14 +237,15 @@ export class Engine {
     if (this.#files.find(handle)?.do === "list") this.#forgetHandle(handle);
   }
 
-  async unlink(parent: number, name: string, unique: string): Promise<void> {
+  /** After EINTR to a caller that is `leaving`, what S3 was asked for by then may still happen. */
+  async unlink(...request: Parameters<Removal["unlink"]>): Promise<void> {
     this.#checkWritable();
-    return this.#removal.unlink(parent, name, unique);
+    return this.#removal.unlink(...request);
   }
 
-  async removeDirectory(parent: number, name: string, unique: string): Promise<void> {
+  async removeDirectory(...request: Parameters<Removal["removeDirectory"]>): Promise<void> {
     this.#checkWritable();
-    return this.#removal.removeDirectory(parent, name, unique);
+    return this.#removal.removeDirectory(...request);
   }
 
   async rename(parent: number, name: string): Promise<void> {
@@ -234,21 +265,53 @@ export class Engine {
     return inode;
   }
 
-  /** Every byte acknowledged to a writer goes to S3, as if all files were closed now. */
-  finish(): Promise<unknown[]> {
-    return this.#writing.finish();
+  /** The mount ends: see Writing.finish(). Resolves when no request to S3 is under way. */
+  async finish(): Promise<unknown[]> {
+    const failures = await this.#writing.finish();
+    await Promise.all([this.#discarded.finish(), this.#deletions.finish()]);
+    return failures;
   }
 
   #restore(saved: SavedState): void {
     restoreOpenFiles(saved, this.#files, {
       inodeOf: (id) => this.table.find(id),
-      streamOf: (inode) => this.#readStream(inode),
-      uploadOf: (inode, handle, upload) => this.#writing.uploadOf(inode, handle, upload),
+      streamOf: (inode) => this.#reading.streamOf(inode),
+      writerOf: (...found) => this.#writing.writerOf(...found),
       complete: (writer) => void this.#writing.complete(writer).catch(() => {}),
+      endUpload: (...released) => void this.#endUpload(...released).catch(this.#onLostUpload),
     });
+    this.#memory.spool.releaseUnclaimed();
     this.table.pruneAll();
-    this.#discarded.restore(saved.doomed);
+    this.#discarded.restore(saved);
+    this.#removal.restore(this.#config.prefix);
     this.#memory.journal.commit();
+  }
+
+  async #releaseWriter(handle: number, writer: Writer): Promise<void> {
+    const { inode, upload, isReleased } = writer;
+    if (isReleased) return; // the request comes again
+    const hasEnded = upload.completed && upload.failure === undefined && inode.upload !== upload;
+    if (hasEnded) return this.#forgetWriter(handle, writer);
+    writer.isReleased = true;
+    writer.lastClose.settle();
+    this.#memory.journal.note(releasedRecordOf(handle));
+    return this.#endUpload(handle, writer);
+  }
+
+  async #endUpload(handle: number, writer: Writer): Promise<void> {
+    try {
+      await this.#writing.complete(writer);
+    } finally {
+      this.#forgetWriter(handle, writer);
+    }
+  }
+
+  #forgetWriter(handle: number, { upload }: Writer): void {
+    this.#forgetHandle(handle);
+    // The memory may be another upload's as soon as it is returned: a successor that did not know
+    // of the end would claim it.
+    this.#memory.journal.commit();
+    upload.close();
   }
 
   #forgetHandle(handle: number): void {
@@ -257,62 +320,17 @@ export class Engine {
     }
   }
 
-  #readStream(inode: Inode): ReadStream {
-    const { etag, sizeBytes } = inode.object ?? { etag: "", sizeBytes: 0 };
-    const key = this.#names.keyOf(inode.path);
-    const source = { store: this.#reader, pool: this.#pool, key, etag };
-    return new ReadStream(source, sizeBytes, this.#config.reads, this.#habits);
-  }
-
-  #closeReader({ inode, stream }: Reader): void {
-    stream.close();
-    inode.removeReader();
-    this.table.prune(inode);
+  #openWriter(inode: Inode, flags: OpenFlags, pid: number, leaving?: AbortSignal): Promise<number> {
+    const checkThere = () => this.#removal.checkNotDeleting(inode);
+    return this.#writing.open(inode, flags, { pid, leaving, checkThere });
   }
 
   #checkWritable(): void {
     if (this.#config.readOnly) throw new PosixFailure("EROFS", "the volume is read-only");
   }
 
-  async #makeLocal(
-    parent: number,
-    name: string,
-    kind: "file" | "directory",
-    knownAbsent = false,
-  ): Promise<Inode> {
-    this.#checkWritable();
-    const path = this.#names.resolve(parent, name);
-    const free = knownAbsent && this.table.current(path) === undefined;
-    if (!free && (await this.#names.lookup(path)) !== undefined) {
-      throw new Failure("conflict", `${path} exists`);
-    }
-    const inode = this.table.addLocal(path, kind);
-    inode.object = undefined;
-    inode.validUntilMs = Date.now() + this.#config.metadataTtlMs;
-    return inode;
-  }
-
   #wantsWriter(inode: Inode, flags: OpenFlags): boolean {
     if (flags.access !== "both") return flags.access === "write";
     return inode.local || (this.#config.allowOverwrite && flags.truncates);
-  }
-
-  async #openReader(inode: Inode, flags: OpenFlags): Promise<OpenedFile> {
-    if (inode.upload !== undefined || inode.local) {
-      throw new PosixFailure("EPERM", "it is being written");
-    }
-    if (flags.direct || inode.validUntilMs <= Date.now()) await this.#revalidate(inode);
-    const { object } = inode;
-    if (object === undefined) throw new Failure("stale", `${inode.path} has gone`);
-    if (object.archived) throw new Failure("denied", `${inode.path} is in the archive`);
-    const stream = this.#readStream(inode);
-    inode.addReader();
-    return { handle: this.#files.add({ do: "read", inode, stream }), writes: false };
-  }
-
-  /** ESTALE makes the kernel look the name up again, and then it gets the new nodeid. */
-  async #revalidate(inode: Inode): Promise<void> {
-    if ((await this.#names.lookupFresh(inode.path)) === inode) return;
-    throw new Failure("stale", `${inode.path} was replaced`);
   }
 }

@@ -9,6 +9,7 @@ export interface FetchSource {
   readonly pool: BufferPool;
   readonly key: string;
   readonly etag: string;
+  readonly objectBytes: number;
 }
 
 interface Waiting {
@@ -81,7 +82,8 @@ export class FetchedRange {
     this.release();
   }
 
-  async #fetch({ store, key, etag }: FetchSource, goesOn: ReadOn | undefined): Promise<void> {
+  async #fetch(source: FetchSource, goesOn: ReadOn | undefined): Promise<void> {
+    const { store, key, etag, objectBytes } = source;
     const onFilled = (filledBytes: number) => {
       this.#filledBytes = filledBytes;
       this.#wake();
@@ -90,7 +92,9 @@ export class FetchedRange {
       const { offsetBytes } = this;
       const { signal } = this.#abort;
       signal.throwIfAborted(); // while others of its lane were fetched
-      await store.read({ key, etag, offsetBytes, into: this.#buffer, onFilled, goesOn }, signal);
+      const into = this.#buffer;
+      const range = { key, etag, objectBytes, offsetBytes, into, onFilled, goesOn };
+      await store.read(range, signal);
     } catch (error) {
       const gone = error instanceof Failure && error.kind === "absent";
       this.#failure = gone ? new Failure("stale", `${key} was deleted`, error) : error;

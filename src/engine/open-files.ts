@@ -1,4 +1,6 @@
+import type { FileOwners } from "./file-owners.ts";
 import type { Inode } from "./inode.ts";
+import type { LastClose } from "./last-close.ts";
 import { PosixFailure } from "./posix-failure.ts";
 import type { ReadStream } from "./read-stream.ts";
 import type { DirectoryStream, Place } from "./directory-stream.ts";
@@ -8,6 +10,11 @@ export interface Reader {
   readonly do: "read";
   readonly inode: Inode;
   readonly stream: ReadStream;
+  /**
+   * The handle was opened for writing, too, which an object can't be. Without the page cache the
+   * kernel refuses a shared mmap(2), whose stores would be lost and be shown to all readers.
+   */
+  readonly bypassesCache: boolean;
 }
 
 export interface Writer {
@@ -15,6 +22,12 @@ export interface Writer {
   readonly inode: Inode;
   readonly upload: Upload;
   readonly openedByPid: number;
+  readonly owners: FileOwners;
+  /** Its opener has closed the file, and nothing was written since. */
+  isClosed: boolean;
+  readonly lastClose: LastClose;
+  /** The kernel has sent RELEASE: the last descriptor is closed, and the upload ends by itself. */
+  isReleased: boolean;
 }
 
 export interface DirectoryReader {
@@ -26,6 +39,9 @@ export interface DirectoryReader {
 }
 
 export type OpenFile = Reader | Writer | DirectoryReader;
+
+/** How a handle was opened, as the kernel has to know it. */
+export type OpenedAs = "read" | "read without cache" | "write" | "list";
 
 /** Handles: numbers that the kernel holds for what is open here. Never used twice. */
 export class OpenFiles {
@@ -84,10 +100,22 @@ export class OpenFiles {
     return file;
   }
 
+  /** The writer whose upload keeps the inode from being opened. */
+  writerOf({ upload }: Inode): Writer | undefined {
+    if (upload === undefined) return undefined;
+    return this.writers.find((writer) => writer.upload === upload);
+  }
+
   directory(handle: number): DirectoryReader {
     const file = this.#files.get(handle);
     if (file?.do !== "list") throw new PosixFailure("EBADF", "not an open directory");
     return file;
+  }
+
+  /** Undefined when the handle is not open. */
+  openedAs(handle: number): OpenedAs | undefined {
+    const file = this.#files.get(handle);
+    return file?.do === "read" && file.bypassesCache ? "read without cache" : file?.do;
   }
 
   find(handle: number): OpenFile | undefined {

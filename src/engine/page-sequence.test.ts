@@ -17,10 +17,10 @@ async function directoryOf(names: Iterable<string>, keysMax = KEYS_PER_PAGE) {
   const store = new MemoryStore();
   for (const name of names) await store.put(`d/${name}`, Buffer.alloc(0));
   const asked: (string | undefined)[] = [];
-  const page: PageSource["page"] = (continuationToken, startAfter) => {
+  const page: PageSource["page"] = async (continuationToken, startAfter) => {
     asked.push(continuationToken ?? startAfter);
     const query = { prefix: "d/", delimiter: "/", keysMax, continuationToken, startAfter } as const;
-    return store.list(query);
+    return { ...(await store.list(query)), since: 0 };
   };
   return { store, asked, source: { prefix: "d/", ttlMs: 0, page } };
 }
@@ -118,7 +118,7 @@ test("where keys come in no order, nothing is guessed", async () => {
     assert.equal(after, undefined);
     const from = Number(token ?? 0);
     const nextToken = from < 90 ? String(from + 10) : undefined;
-    return { objects: listed.slice(from, from + 10), prefixes: [], nextToken };
+    return { objects: listed.slice(from, from + 10), prefixes: [], nextToken, since: 0 };
   };
   const keys = await readAll(new PageSequence({ prefix: "", ttlMs: 0, page }));
   assert.equal(new Set(keys).size, 100);

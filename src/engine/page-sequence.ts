@@ -15,16 +15,21 @@ export interface PageSource {
   readonly prefix: string;
   readonly ttlMs: number;
   /** Without a token it begins behind the key `startAfter`, if there is one. */
-  page(continuationToken: string | undefined, startAfter: string | undefined): Promise<ListPage>;
+  page(continuationToken: string | undefined, startAfter: string | undefined): Promise<AskedPage>;
 }
 
-export interface DatedPage extends ListPage {
+export interface AskedPage extends ListPage {
+  /** The count of own changes when it was asked for: see OwnChanges. */
+  readonly since: number;
+}
+
+export interface DatedPage extends AskedPage {
   readonly validUntilMs: number;
 }
 
 /** A page on its way, or here and not read yet. */
 interface Asked {
-  readonly page: Promise<ListPage>;
+  readonly page: Promise<AskedPage>;
   readonly validUntilMs: number;
   /** The key behind which it begins; undefined: it follows by its token. */
   readonly guess: string | undefined;
@@ -68,7 +73,8 @@ export class PageSequence {
     }
     this.#askAhead(whole);
     const { objects, prefixes, nextToken } = page;
-    return { objects, prefixes, nextToken, validUntilMs: front.validUntilMs };
+    const { since } = whole;
+    return { objects, prefixes, nextToken, since, validUntilMs: front.validUntilMs };
   }
 
   /** The current page is done with. */
@@ -90,7 +96,7 @@ export class PageSequence {
 
   /** A failure is told to whoever waits for the page. */
   #ask(token: string | undefined, startAfter?: string, isGuess = false): Asked {
-    const validUntilMs = Date.now() + this.#source.ttlMs;
+    const validUntilMs = performance.now() + this.#source.ttlMs;
     const page = this.#source.page(token, startAfter);
     const asked = { page, validUntilMs, guess: isGuess ? startAfter : undefined, failed: false };
     page.catch(() => (asked.failed = true));

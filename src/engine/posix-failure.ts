@@ -1,5 +1,6 @@
 import { Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
+import { KeyTooLongFailure } from "../s3/s3-error.ts";
 
 /** Answers that POSIX tells apart and a FailureKind does not. */
 const KIND = {
@@ -32,4 +33,16 @@ export class PosixFailure extends Failure {
     super(KIND[code], message);
     this.code = code;
   }
+}
+
+/** The caller left before anything was done: it may ask the same again. */
+export function isInterruption(error: unknown): boolean {
+  return error instanceof PosixFailure && error.code === "EINTR";
+}
+
+/** The errno that a failed upload leaves in the journal, for calls to the next engine. */
+export function uploadCodeOf(failure: unknown): PosixCode {
+  if (failure instanceof PosixFailure) return failure.code;
+  if (failure instanceof KeyTooLongFailure) return "ENAMETOOLONG";
+  return failure instanceof Failure && failure.kind === "invalid" ? "EINVAL" : "EIO";
 }

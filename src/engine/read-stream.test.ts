@@ -1,75 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { Failure } from "../base/failure.ts";
-import { MemoryStore } from "../s3/memory-store.ts";
-import type { RangeRead } from "../s3/object-store.ts";
 import { BufferPool } from "./buffer-pool.ts";
 import { ReadStream } from "./read-stream.ts";
 import { ReadingHabits } from "./reading-habits.ts";
-
-const MIB = 1 << 20;
-const OBJECT_BYTES = 21 * MIB + 123;
-const SIZES = { partBytes: 8 * MIB, longGets: true };
-const OBJECT = Buffer.alloc(OBJECT_BYTES);
-for (let at = 0; at < OBJECT_BYTES; at += 4)
-  OBJECT.writeUInt32LE(at, Math.min(at, OBJECT_BYTES - 4));
-
-/** Bytes come in pieces over several turns, and some fetches fail half-way. */
-class SlowStore extends MemoryStore {
-  fetches = 0;
-  fetchedBytes = 0;
-  /** What S3 was asked for: a read that goes on where another has ended is no further one. */
-  readonly gets: { readonly fromBytes: number; readonly toBytes: number }[] = [];
-  readonly #leftAt = new Map<AbortSignal, number>();
-  turnsEach = 1;
-  failing: (fetch: number) => boolean = () => false;
-
-  override async read(range: RangeRead, signal?: AbortSignal): Promise<void> {
-    const fetch = this.fetches++;
-    this.fetchedBytes += range.into.length;
-    const step = Math.ceil(range.into.length / 3);
-    const { goesOn, offsetBytes } = range;
-    const endBytes = offsetBytes + range.into.length;
-    if (goesOn === undefined || this.#leftAt.get(goesOn.until) !== offsetBytes) {
-      const toBytes = Math.max(endBytes, goesOn?.endBytes ?? 0);
-      this.gets.push({ fromBytes: offsetBytes, toBytes });
-    }
-    if (goesOn !== undefined && !goesOn.until.aborted) this.#leftAt.set(goesOn.until, endBytes);
-    for (let filled = 0; filled < range.into.length;) {
-      for (let turn = 0; turn < this.turnsEach; turn++) await new Promise(setImmediate);
-      signal?.throwIfAborted();
-      if (filled > 0 && this.failing(fetch)) throw new Failure("remote", "injected");
-      const end = Math.min(filled + step, range.into.length);
-      OBJECT.copy(range.into, filled, range.offsetBytes + filled, range.offsetBytes + end);
-      filled = end;
-      range.onFilled(filled);
-    }
-  }
-}
-
-async function readAndCompare(
-  stream: ReadStream,
-  offset: number,
-  size: number,
-): Promise<"ok" | "failed"> {
-  try {
-    const lent = await stream.read(offset, size);
-    await new Promise(setImmediate); // the reply is on its way: the memory must not change
-    const got = Buffer.concat(lent.chunks);
-    assert(got.equals(OBJECT.subarray(offset, offset + size)), `at ${offset}, ${size} bytes`);
-    lent.release();
-    return "ok";
-  } catch (error) {
-    if (error instanceof Failure && error.message === "injected") return "failed";
-    throw error;
-  }
-}
+import { drained, MIB, OBJECT_BYTES, readAndCompare, SIZES, SlowStore } from "./test-slow-store.ts";
 
 function open(store: SlowStore, limitBytes: number, habits = notReadOn(), nowMs = Date.now) {
   const pool = new BufferPool(limitBytes, { nowMs });
-  const source = { store, pool, key: "k", etag: "e" };
-  return { pool, stream: new ReadStream(source, OBJECT_BYTES, SIZES, habits) };
+  const source = { store, pool, key: "k", etag: "e", objectBytes: OBJECT_BYTES };
+  return { pool, stream: new ReadStream(source, SIZES, habits) };
 }
 
 /** Of a mount whose last readers left early. */
@@ -77,11 +17,6 @@ function notReadOn(): ReadingHabits {
   const habits = new ReadingHabits();
   while (habits.readOn) habits.note(false);
   return habits;
-}
-
-async function drained(pool: BufferPool): Promise<void> {
-  for (let turn = 0; turn < 50 && pool.usedBytes > 0; turn++) await new Promise(setImmediate);
-  assert.equal(pool.usedBytes, 0, "memory that did not come back");
 }
 
 test("a sequential reader gets every byte with few, growing requests", async () => {
@@ -135,8 +70,8 @@ test("so many readers at once have no GET each that waits for them", async () =>
   const pool = new BufferPool(256 * MIB);
   const store = new SlowStore();
   const streams = Array.from({ length: 20 }, () => {
-    const source = { store, pool, key: "k", etag: "e" };
-    return new ReadStream(source, OBJECT_BYTES, SIZES, new ReadingHabits());
+    const source = { store, pool, key: "k", etag: "e", objectBytes: OBJECT_BYTES };
+    return new ReadStream(source, SIZES, new ReadingHabits());
   });
   for (let at = 0; at < 2 * MIB; at += MIB) {
     await Promise.all(streams.map((stream) => readAndCompare(stream, at, MIB)));
@@ -154,8 +89,8 @@ test("so many readers at once have no GET each that waits for them", async () =>
 test("four readers with a GET each read ahead less than one who has several", async () => {
   const store = new SlowStore();
   const pool = new BufferPool(2048 * MIB, { nowMs: () => 0 });
-  const source = { store, pool, key: "k", etag: "e" };
-  const stream = () => new ReadStream(source, OBJECT_BYTES, SIZES, new ReadingHabits());
+  const source = { store, pool, key: "k", etag: "e", objectBytes: OBJECT_BYTES };
+  const stream = () => new ReadStream(source, SIZES, new ReadingHabits());
   const streams = Array.from({ length: 4 }, stream);
   let mostBytes = 0;
   for (let at = 0; at < OBJECT_BYTES; at += MIB) {
@@ -252,8 +187,8 @@ test("readers at once share the memory to read ahead, and who remains gets it ba
   let nowMs = 5000;
   const pool = new BufferPool(128 * MIB, { nowMs: () => nowMs });
   const streams = Array.from({ length: 8 }, () => {
-    const source = { store: new SlowStore(), pool, key: "k", etag: "e" };
-    return new ReadStream(source, OBJECT_BYTES, SIZES, new ReadingHabits());
+    const source = { store: new SlowStore(), pool, key: "k", etag: "e", objectBytes: OBJECT_BYTES };
+    return new ReadStream(source, SIZES, new ReadingHabits());
   });
   let peakBytes = 0;
   for (let at = 0; at < 16 * MIB; at += MIB) {
@@ -272,6 +207,28 @@ test("readers at once share the memory to read ahead, and who remains gets it ba
   await drained(pool);
 });
 
+async function runMix(
+  reads: { jump: boolean; at: number; size: number; waits: boolean }[],
+  failsEvery: number,
+  limitMib: number,
+): Promise<void> {
+  const store = new SlowStore();
+  store.failing = (fetch) => failsEvery > 0 && fetch % failsEvery === failsEvery - 1;
+  const { pool, stream } = open(store, limitMib * MIB);
+  const pending: Promise<unknown>[] = [];
+  let next = 0;
+  for (const { jump, at, size, waits } of reads) {
+    const offset = jump ? at : next;
+    next = Math.min(offset + size, OBJECT_BYTES);
+    const reading = readAndCompare(stream, offset, size);
+    pending.push(reading);
+    if (waits) await reading;
+  }
+  await Promise.all(pending);
+  stream.close();
+  await drained(pool);
+}
+
 test("any mix of concurrent reads, failures and little memory gives right bytes or a failure", async () => {
   const read = fc.record({
     jump: fc.boolean(),
@@ -279,32 +236,11 @@ test("any mix of concurrent reads, failures and little memory gives right bytes 
     size: fc.constantFrom(1, 4096, 131072, MIB),
     waits: fc.boolean(),
   });
-  const run = async (
-    reads: { jump: boolean; at: number; size: number; waits: boolean }[],
-    failsEvery: number,
-    limitMib: number,
-  ) => {
-    const store = new SlowStore();
-    store.failing = (fetch) => failsEvery > 0 && fetch % failsEvery === failsEvery - 1;
-    const { pool, stream } = open(store, limitMib * MIB);
-    const pending: Promise<unknown>[] = [];
-    let next = 0;
-    for (const { jump, at, size, waits } of reads) {
-      const offset = jump ? at : next;
-      next = Math.min(offset + size, OBJECT_BYTES);
-      const reading = readAndCompare(stream, offset, size);
-      pending.push(reading);
-      if (waits) await reading;
-    }
-    await Promise.all(pending);
-    stream.close();
-    await drained(pool);
-  };
   const property = fc.asyncProperty(
     fc.array(read, { maxLength: 12 }),
     fc.nat({ max: 4 }),
     fc.constantFrom(1, 8, 64),
-    run,
+    runMix,
   );
   await fc.assert(property, { numRuns: 300 });
 });

@@ -41,7 +41,6 @@ const NOTHING: Lent = { chunks: [], release: () => undefined };
  * INVARIANT: ranges are adjacent and in order.
  */
 export class ReadStream implements ReaderAhead {
-  lastReadMs = 0;
   readonly #source: FetchSource;
   readonly #objectBytes: number;
   readonly #sizes: ReadSizes;
@@ -54,10 +53,13 @@ export class ReadStream implements ReaderAhead {
   #readEndBytes = 0;
   #pace: Pace | undefined;
   #strayEndBytes = 0;
+  /** READs that are not answered yet. */
+  #waiting = 0;
+  #wasGivenBack = false;
 
-  constructor(source: FetchSource, objectBytes: number, sizes: ReadSizes, habits: ReadingHabits) {
+  constructor(source: FetchSource, sizes: ReadSizes, habits: ReadingHabits) {
     this.#source = source;
-    this.#objectBytes = objectBytes;
+    this.#objectBytes = source.objectBytes;
     this.#sizes = sizes;
     this.#habits = habits;
   }
@@ -65,16 +67,28 @@ export class ReadStream implements ReaderAhead {
   async read(offsetBytes: number, sizeBytes: number): Promise<Lent> {
     const endBytes = Math.min(offsetBytes + sizeBytes, this.#objectBytes);
     if (endBytes <= offsetBytes) return NOTHING;
-    if (!this.#isInWindow(offsetBytes)) {
-      if (offsetBytes !== this.#strayEndBytes) {
-        this.#shrink();
-        return this.#readStray(offsetBytes, endBytes);
-      }
-      this.#restart(offsetBytes);
+    this.#waiting += 1;
+    try {
+      return await this.#read(offsetBytes, endBytes);
+    } finally {
+      this.#waiting -= 1;
     }
-    this.lastReadMs = this.#source.pool.nowMs();
-    this.#advance(offsetBytes, endBytes);
-    return this.#collect(offsetBytes, endBytes);
+  }
+
+  /** Fetches from the start of the object; settles when S3 has begun to answer. */
+  async begin(): Promise<void> {
+    const lent = await this.read(0, 1);
+    lent.release();
+  }
+
+  /** A next read behind the last one begins another window. */
+  giveBack(): number {
+    if (this.#waiting > 0) return 0;
+    const sizeBytes = this.#ranges.reduce((sum, range) => sum + range.sizeBytes, 0);
+    this.close();
+    this.#strayEndBytes = this.#readEndBytes;
+    this.#wasGivenBack = true;
+    return sizeBytes;
   }
 
   close(): void {
@@ -84,6 +98,28 @@ export class ReadStream implements ReaderAhead {
     this.#source.pool.removeReader(this);
     this.#tellHabit();
     this.#pace = undefined;
+  }
+
+  #read(offsetBytes: number, endBytes: number): Promise<Lent> {
+    const nowMs = this.#source.pool.nowMs();
+    if (!this.#isInWindow(offsetBytes)) {
+      const follows = offsetBytes === this.#strayEndBytes;
+      if (!follows) this.#shrink();
+      if (!follows || !this.#mayRestart(offsetBytes)) {
+        return this.#readStray(offsetBytes, endBytes);
+      }
+      this.#restart(offsetBytes, nowMs);
+    }
+    this.#source.pool.noteRead(this, nowMs);
+    this.#advance(offsetBytes, endBytes);
+    return this.#collect(offsetBytes, endBytes);
+  }
+
+  /** Where more files are read at once than memory has windows for, they would rob each other. */
+  #mayRestart(offsetBytes: number): boolean {
+    if (!this.#wasGivenBack) return true;
+    const sizeBytes = Math.min(FIRST_WINDOW_BYTES, this.#objectBytes - offsetBytes);
+    return this.#source.pool.makeRoomFor(sizeBytes);
   }
 
   get #windowStart(): number {
@@ -100,14 +136,15 @@ export class ReadStream implements ReaderAhead {
     return offsetBytes >= this.#windowStart && offsetBytes <= this.#windowEnd + DISORDER_BYTES;
   }
 
-  #restart(offsetBytes: number): void {
+  #restart(offsetBytes: number, nowMs: number): void {
     this.close();
-    this.#source.pool.addReader(this);
+    this.#source.pool.noteRead(this, nowMs);
+    this.#wasGivenBack = false;
     this.#windowBytes = FIRST_WINDOW_BYTES;
     this.#startBytes = offsetBytes;
     this.#readEndBytes = offsetBytes;
     const isExpected = offsetBytes === 0 && this.#habits.readOn;
-    this.#pace = new Pace(isExpected, this.#source.pool.nowMs());
+    this.#pace = new Pace(isExpected, nowMs);
     this.#extend(offsetBytes, offsetBytes + FIRST_WINDOW_BYTES);
   }
 
@@ -119,6 +156,7 @@ export class ReadStream implements ReaderAhead {
 
   async #readStray(offsetBytes: number, endBytes: number): Promise<Lent> {
     this.#strayEndBytes = endBytes;
+    this.#source.pool.makeRoomFor(endBytes - offsetBytes);
     const range = new FetchedRange(this.#source, offsetBytes, endBytes - offsetBytes);
     try {
       const chunk = await range.bytes(offsetBytes, endBytes);
@@ -191,8 +229,9 @@ export class ReadStream implements ReaderAhead {
       const laneEnd = begins ? this.#nextLaneEnd(at) : this.#laneEnd;
       const sizeBytes = Math.min(this.#nextRangeBytes(), laneEnd - at);
       const wanted = at < this.#readEndBytes || this.#ranges.length === 0;
-      const fits = at + sizeBytes <= endBytes && this.#source.pool.hasRoomFor(sizeBytes);
+      const fits = at + sizeBytes <= endBytes && this.#source.pool.makeRoomFor(sizeBytes);
       if (!wanted && !fits) return;
+      if (wanted) this.#source.pool.makeWayFor(sizeBytes);
       if (begins) this.#lane = new Lane(laneEnd);
       this.#ranges.push(new FetchedRange(this.#source, at, sizeBytes, this.#lane));
       at += sizeBytes;

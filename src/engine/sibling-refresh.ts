@@ -76,7 +76,7 @@ export class SiblingRefresh {
       if (known === undefined || !isUnchanged(known, item)) continue;
       known.validUntilMs = Math.max(known.validUntilMs, item.validUntilMs);
     }
-    const helped = wanted.validUntilMs > Date.now();
+    const helped = wanted.validUntilMs > performance.now();
     if (helped) asked.count = ASKED_BEFORE - ASKED_AGAIN;
     else asked.notBeforeMs = performance.now() + DISAPPOINTED_MS;
   }

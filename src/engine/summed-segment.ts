@@ -1,8 +1,8 @@
 import type { Buffer } from "node:buffer";
-import type { Segment } from "../journal/spool.ts";
+import type { Segment } from "../journal/segment.ts";
 import type { RunningSum } from "../s3/object-store.ts";
 
-/** What the processor's own cache still has when it is read a second time. */
+/** Small enough to be still in the processor's cache when it is read a second time. */
 const BLOCK_BYTES = 256 * 1024;
 
 /** A part while its bytes come, or a small file: summed up while the processor has them at hand. */
@@ -16,9 +16,9 @@ export class SummedSegment {
     this.#sum = sum;
   }
 
-  /** What is in this one, in a larger place. */
+  /** Copies bytes and writers to a larger place. */
   movedTo(larger: Segment): SummedSegment {
-    larger.append(this.segment.bytes);
+    larger.copy(this.segment);
     return new SummedSegment(larger, this.#sum);
   }
 
@@ -34,11 +34,9 @@ export class SummedSegment {
     return this.#sum?.value;
   }
 
-  hasRoomFor(sizeBytes: number): boolean {
-    return this.segment.hasRoomFor(sizeBytes);
-  }
-
-  append(data: Uint8Array): void {
+  /** `unique`: the request that the bytes come with. */
+  append(data: Uint8Array, unique?: string): void {
+    if (unique !== undefined) this.segment.enterWriter(unique);
     for (let at = 0; at < data.length; at += BLOCK_BYTES) {
       const block = data.subarray(at, at + BLOCK_BYTES);
       this.#sum?.add(block);

@@ -9,4 +9,6 @@ export interface Surroundings {
   readonly pages?: PageCache;
   /** For buffers of megabytes. */
   readonly allocate?: Allocate;
+  /** An upload has failed that an earlier engine has left, so that no caller waits for it. */
+  readonly onLostUpload?: (error: unknown) => void;
 }

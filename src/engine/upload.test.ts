@@ -3,7 +3,11 @@ import { test } from "node:test";
 import * as fc from "fast-check";
 import { Failure } from "../base/failure.ts";
 import { MemoryStore } from "../s3/memory-store.ts";
+import { DiscardedUploads } from "./discarded-uploads.ts";
+import { JournalRoom } from "./journal-room.ts";
+import { PartSizes } from "./part-sizes.ts";
 import { PosixFailure } from "./posix-failure.ts";
+import { SpoolQueue } from "./spool-queue.ts";
 import { TestMemory } from "./test-memory.ts";
 import { Upload } from "./upload.ts";
 
@@ -41,10 +45,13 @@ class FlakyStore extends MemoryStore {
 const onStored = () => Promise.resolve();
 
 function start(store: MemoryStore, limitBytes = 1 << 20) {
-  const { journal, spool } = new TestMemory().begin(limitBytes);
-  const discard = (key: string, uploadId: string) => store.abortUpload(key, uploadId);
-  const deps = { store, journal, spool, discard, partSizeBytes: PART_BYTES, onStored };
-  return { spool, upload: new Upload(deps, 1, "key") };
+  const { journal, spool: memory } = new TestMemory().begin(limitBytes);
+  const spool = new SpoolQueue(memory, PART_BYTES);
+  const discarded = new DiscardedUploads(store, journal);
+  const room = new JournalRoom(journal, () => []);
+  const sizes = { partSizes: new PartSizes(PART_BYTES), requestLimitMs: 120_000 };
+  const deps = { store, journal, room, spool, discarded, ...sizes, onStored };
+  return { spool: memory, discarded, upload: new Upload(deps, 1, "key") };
 }
 
 async function allOrNothing(sizes: readonly number[], failsAt: number, limitBytes: number) {
@@ -94,7 +101,7 @@ async function writeDespiteSignals(upload: Upload, data: Buffer, turns: () => nu
   for (let at = 0; at < data.length;) {
     const leaving = new AbortController();
     const rest = data.subarray(at);
-    const writing = (async () => upload.write(from + at, rest, leaving.signal))();
+    const writing = (async () => upload.write(from + at, rest, { leaving: leaving.signal }))();
     const interrupting = (async () => {
       for (let turn = turns(); turn > 0; turn--) await new Promise(setImmediate);
       leaving.abort();
@@ -145,4 +152,29 @@ test("an object of more than 10,000 parts is EFBIG", async () => {
   const { upload } = start(new MemoryStore());
   const write = async () => upload.write(0, Buffer.alloc(10_000 * PART_BYTES + 1));
   await assert.rejects(write, (error) => error instanceof PosixFailure && error.code === "EFBIG");
+});
+
+test("an upload whose beginning was lost is looked for by the clock of S3", async () => {
+  const HOUR_MS = 3_600_000;
+  const searches: number[] = [];
+  class AheadStore extends MemoryStore {
+    override earliestNowMs() {
+      return super.earliestNowMs() + HOUR_MS;
+    }
+    override createUpload(): Promise<string> {
+      return Promise.reject(new Failure("remote", "the answer was lost"));
+    }
+    override async abortStrays(_key: string, sinceMs = 0) {
+      searches.push(sinceMs);
+    }
+  }
+  const beganMs = Date.now() + HOUR_MS;
+  const { upload } = start(new AheadStore());
+  await assert.rejects(async () => {
+    await upload.write(0, Buffer.alloc(PART_BYTES * 2));
+    await upload.complete();
+  }, /was lost/);
+  assert.equal(searches.length, 1);
+  const aheadMs = (searches[0] ?? 0) - beganMs;
+  assert(aheadMs >= 0 && aheadMs < HOUR_MS, `${aheadMs} ms after the beginning`);
 });

@@ -1,36 +1,32 @@
 import { within } from "../base/within.ts";
-import type { Journal } from "../journal/journal.ts";
 import { newUpload } from "../journal/saved-state.ts";
 import type { SavedUpload, UploadRecord } from "../journal/saved-state.ts";
-import type { Spool } from "../journal/spool.ts";
-import { newNonce } from "../s3/nonce.ts";
-import type { ObjectStore, UploadedPart } from "../s3/object-store.ts";
+import type { UploadedPart } from "../s3/object-store.ts";
+import { CurrentPart } from "./current-part.ts";
+import type { OwnerRole } from "./file-owners.ts";
+import { LastWrite } from "./last-write.ts";
 import { Multipart } from "./multipart.ts";
 import { PartsInFlight } from "./parts-in-flight.ts";
-import { isPosixCode, PosixFailure } from "./posix-failure.ts";
+import { isInterruption, isPosixCode, PosixFailure } from "./posix-failure.ts";
+import { savedParts } from "./saved-parts.ts";
 import { SummedSegment } from "./summed-segment.ts";
+import { takenBefore } from "./taken-before.ts";
+import type { ResentWrite } from "./taken-before.ts";
 import { Turns } from "./turns.ts";
+import type { UploadDeps } from "./upload-deps.ts";
 import { UploadNotes } from "./upload-notes.ts";
+import { WholePut } from "./whole-put.ts";
+import type { WriteRequest } from "./write-request.ts";
 
-const PARTS_MAX = 10_000;
 const PARTS_IN_FLIGHT_MAX = 8;
-const FIRST_SEGMENT_BYTES = 128 * 1024;
-
-export interface UploadDeps {
-  readonly store: ObjectStore;
-  readonly spool: Spool;
-  readonly journal: Pick<Journal, "note" | "commit">;
-  /** Nobody will complete it: S3 shall forget its parts. */
-  readonly discard: (key: string, uploadId: string) => Promise<void>;
-  readonly partSizeBytes: number;
-  /** S3 has it, by one PUT of these bytes. */
-  readonly onStored: (bytes: Uint8Array) => Promise<void>;
-}
+const NEVER = new AbortController().signal;
 
 /**
  * One object on its way to S3: bytes come in order, leave in parts, and become visible all at
- * once at the end. A file that fits into one part is one PUT. What was acknowledged is in the
- * spool until S3 has it, and the journal says where: another process can go on at any point.
+ * once at the end. A file that fits into one part is one PUT. Acknowledged bytes stay in the
+ * spool until S3 has them, and the journal says where, so that another process can take over at
+ * any point. An upload that failed once has failed for good: every later write, fsync and close
+ * reports the error, and no object appears.
  */
 export class Upload {
   readonly #deps: UploadDeps;
@@ -38,24 +34,29 @@ export class Upload {
   readonly #key: string;
   readonly #notes: UploadNotes;
   readonly #multipart: Multipart;
+  readonly #wholePut: WholePut;
   readonly #abort = new AbortController();
   readonly #parts: Promise<UploadedPart>[] = [];
+  /** Segments of parts that are on their way to S3, by part number. */
+  readonly #sending = new Map<number, SummedSegment>();
   readonly #turns = new Turns();
   readonly #inFlight = new PartsInFlight();
-  #segment: SummedSegment | undefined;
+  readonly #current: CurrentPart;
   #sizeBytes = 0;
-  /** Of a PUT that may have happened. */
-  #nonce: string | undefined;
   #failure: unknown;
+  #aborted: Promise<void> | undefined;
   #completion: Promise<{ etag: string }> | undefined;
-  #wasInterrupted = false;
+  readonly #lastWrite: LastWrite;
 
   constructor(deps: UploadDeps, handle: number, key: string, saved = newUpload()) {
     this.#deps = deps;
     this.#handle = handle;
     this.#key = key;
     this.#notes = new UploadNotes(deps.journal, saved);
-    this.#multipart = new Multipart(deps, this.#notes, { handle, key }, saved);
+    this.#lastWrite = new LastWrite(this.#notes, handle, key);
+    this.#multipart = new Multipart(deps, this.#notes, { handle, key, upload: this }, saved);
+    this.#wholePut = new WholePut(deps, this.#notes, { handle, key });
+    this.#current = this.#startCurrentPart();
     this.#restore(saved);
   }
 
@@ -73,195 +74,283 @@ export class Upload {
     return this.#notes.isCompleted;
   }
 
-  /** What a successor has to know of it. */
+  /** Parts that the journal has of it, until it has ended. */
+  get heldParts(): number {
+    return this.#failure === undefined ? this.#parts.length : 0;
+  }
+
+  /** The records that a successor needs of the upload. */
   get records(): Iterable<UploadRecord> {
     return this.#notes.records;
   }
 
-  /** Whoever wrote last did not want to wait to the end. */
+  /** The caller of the last write has left, and the upload has not ended since. */
   get wasInterrupted(): boolean {
-    return this.#wasInterrupted;
+    return this.#lastWrite.wasLeft;
+  }
+
+  /** A write behind the end of a completed upload has ended with EINTR. */
+  noteCut(): void {
+    this.#lastWrite.answered(true, true);
+  }
+
+  /** Fails a file that ends without the rest of its last write; what fsync has uploaded stays. */
+  endCut(): PosixFailure | undefined {
+    if (!this.#lastWrite.isCut || this.#failure !== undefined) return undefined;
+    const { loss } = this.#lastWrite;
+    if (this.#completion === undefined) void this.abort(loss);
+    else void this.#completion.then(() => this.abort(loss)).catch(() => undefined);
+    return loss;
+  }
+
+  /** The error that every later call reports; undefined while all is well. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  /** Bytes that an earlier engine took of a request which is sent again. */
+  takenBefore(request: ResentWrite): number {
+    const held = new Map(this.#sending);
+    const { segment } = this.#current;
+    if (segment !== undefined) held.set(this.#parts.length + 1, segment);
+    return takenBefore(request, { sizeBytes: this.#sizeBytes, held, sent: this.#notes.sent });
   }
 
   /**
-   * Settles at once when the bytes fit into the current part, else when there is room. If the
-   * caller wants to leave before, with what was taken until then, or EINTR.
+   * Settles at once when the bytes fit into the current segment, else when there is memory. When
+   * the caller leaves before that, the result is the bytes taken until then, or EINTR.
    */
-  write(offsetBytes: number, data: Uint8Array, leaving?: AbortSignal): number | Promise<number> {
-    if (this.#turns.busy) return this.#queue(offsetBytes, data, leaving);
+  write(
+    offsetBytes: number,
+    data: Uint8Array,
+    request: WriteRequest = {},
+  ): number | Promise<number> {
+    if (this.#turns.busy) return this.#queue(offsetBytes, data, request);
     this.#check(offsetBytes, data.length);
-    const segment = this.#segment;
-    const isLast = (segment?.filledBytes ?? 0) + data.length >= this.#deps.partSizeBytes;
-    if (segment === undefined || isLast || !segment.hasRoomFor(data.length)) {
-      return this.#queue(offsetBytes, data, leaving);
+    if (!this.#current.tryAppend(data, request.unique)) {
+      return this.#queue(offsetBytes, data, request);
     }
-    this.#wasInterrupted = false;
-    segment.append(data);
+    this.#lastWrite.answered(false, false);
     this.#sizeBytes += data.length;
     return data.length;
   }
 
-  /** Completed by one PUT, with all bytes still here: more may follow, and it is PUT again. */
-  get continuable(): boolean {
-    return this.completing && this.#parts.length === 0 && this.#failure === undefined;
+  /** A single PUT completes the upload. All bytes are in the spool until then: more may follow. */
+  get fitsIntoPart(): boolean {
+    return this.#parts.length === 0 && this.#failure === undefined;
   }
 
-  /** Goes on after `prepare`, which a successor does again if it can't know that it was done. */
+  /** Completed by one PUT with all bytes still in the spool: more may follow, to be PUT again. */
+  get continuable(): boolean {
+    return this.completing && this.fitsIntoPart;
+  }
+
+  /** Reopens the upload after `prepare`, which a successor repeats if the journal lacks its end. */
   continue(prepare: () => Promise<void>): void {
     this.#completion = undefined;
-    this.#nonce = undefined;
+    this.#wholePut.renew();
     const goOn = () => this.#notes.note({ is: "continued", handle: this.#handle });
     void this.#turns.take(() => prepare().then(goOn));
   }
 
-  /** No more writes will come. */
+  /** Returns the memory: no more writes will come. */
   close(): void {
-    if (this.#segment !== undefined) this.#deps.spool.give(this.#segment.segment);
-    this.#segment = undefined;
+    this.#current.release();
   }
 
   /**
-   * Makes the object exist with what was written; the same answer however often it is asked. For
-   * one who wants to leave before that, it is EINTR; the rest goes on.
+   * Makes the object exist with what was written; the same answer however often it is asked. A
+   * caller that leaves before gets EINTR, and the completion goes on.
    */
   complete(leaving?: AbortSignal): Promise<{ etag: string }> {
-    this.#completion ??= this.#complete();
-    if (leaving === undefined) return this.#completion;
-    return within(this.#completion, leaving, () => this.#interrupt());
+    if (!this.completing) this.endCut();
+    // A write may also fail after the object was completed, by fsync: then close reports that.
+    const completion =
+      this.#failure === undefined ? (this.#completion ??= this.#complete()) : this.#reportFailure();
+    if (leaving === undefined) return completion;
+    return within(completion, leaving, () => this.#lastWrite.interrupt());
   }
 
-  /** To be noted with what follows from it, so that no successor sees one without the other. */
+  /** Rejects when nothing of the upload is left in S3. */
+  async #reportFailure(): Promise<never> {
+    await this.abort(this.#failure);
+    throw this.#failure;
+  }
+
+  noteOwner(owner: string, role: OwnerRole): void {
+    const opened = role === "opener" ? true : undefined;
+    const inherited = role === "heir" ? true : undefined;
+    const roles = { opened, inherited, optional: true } as const;
+    this.#notes.noteWithOthers({ is: "owner", handle: this.#handle, owner, ...roles });
+  }
+
+  /** Noted together with its consequences, so that no successor sees one without the other. */
   noteCompleted(etag: string): void {
     this.#notes.noteWithOthers({ is: "completed", handle: this.#handle, etag });
   }
 
-  /** Nothing of it shall be seen. */
-  async abort(why: unknown): Promise<void> {
+  /** Ends the upload: no object appears, its parts are removed, every later call reports `why`. */
+  abort(why: unknown): Promise<void> {
     this.#fail(why);
-    this.#abort.abort(why);
+    if (this.#aborted === undefined) {
+      this.#aborted = this.#discard();
+      this.#deps.discarded.track(this.#aborted);
+    }
+    return this.#aborted;
+  }
+
+  /** The upload is removed after its last request has ended: a late part would bring it back. */
+  async #discard(): Promise<void> {
+    await Promise.allSettled(this.#parts);
     await this.#multipart.discard();
   }
 
-  #restore({ segments, sent, ending }: SavedUpload): void {
+  #restore(saved: SavedUpload): void {
+    const { sent, ending } = saved;
     for (const { part, etag, checksum, size } of sent.values()) {
       const sum = checksum === undefined ? {} : { checksum };
       this.#parts[part - 1] = Promise.resolve({ partNumber: part, etag, ...sum });
       this.#sizeBytes += size;
     }
     this.#restoreEnding(ending);
-    for (const { part, at, size } of [...segments.values()].toSorted((a, b) => a.part - b.part)) {
+    for (const { part, at, size, wasSent } of savedParts(saved)) {
       const segment = new SummedSegment(this.#deps.spool.claim(at, size));
       this.#sizeBytes += segment.filledBytes;
-      const isWhole = segment.filledBytes === this.#deps.partSizeBytes;
-      if (isWhole && this.#failure === undefined) this.#startPart(part, segment);
-      else this.#segment = segment;
+      const isWhole = segment.filledBytes >= this.#deps.partSizes.fullBytes;
+      // A file that was PUT whole has no parts, also if it is larger than a part is now.
+      if ((isWhole || wasSent) && ending === undefined) this.#startPart(part, segment);
+      else this.#current.restore(segment);
     }
-    // What was about to become visible may be so by now: nothing can be added before that is known.
+    // An object that was about to become visible may be so by now: nothing can be added before
+    // that is known.
     if (ending?.is === "putting" || ending?.is === "completing") this.complete().catch(() => {});
   }
 
   #restoreEnding(ending: SavedUpload["ending"]): void {
-    if (ending?.is === "putting") this.#nonce = ending.nonce;
+    if (ending?.is === "putting") this.#wholePut.restore(ending.nonce);
     if (ending?.is === "completed") this.#completion = Promise.resolve({ etag: ending.etag });
     if (ending?.is !== "failed") return;
     const { code, reason } = ending;
     void this.abort(new PosixFailure(isPosixCode(code) ? code : "EIO", reason));
   }
 
-  #queue(offsetBytes: number, data: Uint8Array, leaving?: AbortSignal): Promise<number> {
-    return this.#turns.take(() => this.#writeSlowly(offsetBytes, data, leaving));
+  #queue(offsetBytes: number, data: Uint8Array, request: WriteRequest): Promise<number> {
+    const written = this.#turns.take(() => this.#writeSlowly(offsetBytes, data, request));
+    return written.finally(() => this.#deps.spool.becameIdle());
   }
 
-  async #writeSlowly(offsetBytes: number, data: Uint8Array, leaving?: AbortSignal) {
+  /** A write that fails leaves a hole: the file can't be completed any more. */
+  async #writeSlowly(offsetBytes: number, data: Uint8Array, request: WriteRequest) {
     this.#check(offsetBytes, data.length);
-    const { partSizeBytes } = this.#deps;
+    try {
+      return await this.#take(data, request);
+    } catch (error) {
+      if (!isInterruption(error)) void this.abort(error);
+      throw error;
+    }
+  }
+
+  async #take(data: Uint8Array, { unique, leaving = NEVER }: WriteRequest): Promise<number> {
     let rest = data;
     while (rest.length > 0) {
-      await this.#sendWhole(leaving);
-      const piece = rest.subarray(0, partSizeBytes - (this.#segment?.filledBytes ?? 0));
-      const segment = piece.length > 0 ? await this.#segmentFor(piece.length, leaving) : undefined;
-      if (segment === undefined) break;
-      segment.append(piece);
+      await this.#sendFull(leaving);
+      const piece = rest.subarray(0, this.#current.roomBytes);
+      if (piece.length === 0) break;
+      const append = () => this.#current.append(piece, unique, leaving);
+      if ((await this.#deps.room.run(this, append, leaving)) !== true) break;
       this.#sizeBytes += piece.length;
       rest = rest.subarray(piece.length);
     }
-    await this.#sendWhole(leaving);
-    this.#wasInterrupted = leaving?.aborted === true;
-    if (rest.length > 0 && rest.length === data.length) throw this.#interrupt();
+    await this.#sendFull(leaving);
+    this.#lastWrite.answered(rest.length > 0, leaving.aborted);
+    if (rest.length > 0 && rest.length === data.length) throw this.#lastWrite.interrupt();
     return data.length - rest.length;
   }
 
-  #interrupt(): PosixFailure {
-    this.#wasInterrupted = true;
-    return new PosixFailure("EINTR", `${this.#key}: its writer was interrupted`);
+  /** Sends a part that is full, unless the caller leaves before it can be sent. */
+  async #sendFull(leaving: AbortSignal): Promise<void> {
+    if (this.#current.isFull) await this.#sendCurrent(leaving);
   }
 
-  /** A part that is full goes on its way, unless somebody leaves before it can. */
-  async #sendWhole(leaving: AbortSignal | undefined): Promise<void> {
-    if (this.#segment?.filledBytes === this.#deps.partSizeBytes) await this.#sendSegment(leaving);
-  }
-
-  /** Out of order is the caller's error, and ends the upload: a hole can't be filled later. */
+  /** A write that can't be kept ends the upload: a hole can't be filled later. */
   #check(offsetBytes: number, sizeBytes: number): void {
     if (this.#failure !== undefined) throw this.#failure;
+    const failure = this.#problemWith(offsetBytes, sizeBytes);
+    if (failure === undefined) return;
+    void this.abort(failure);
+    throw failure;
+  }
+
+  #problemWith(offsetBytes: number, sizeBytes: number): PosixFailure | undefined {
     if (this.#completion !== undefined) {
-      throw new PosixFailure("EIO", `${this.#key}: written after its upload was completed`);
+      return new PosixFailure("EIO", `${this.#key}: written after its upload was completed`);
     }
     if (offsetBytes !== this.#sizeBytes) {
       const message = `${this.#key}: write at ${offsetBytes}, expected at ${this.#sizeBytes}`;
-      const failure = new PosixFailure("EINVAL", message);
-      void this.abort(failure);
-      throw failure;
+      return new PosixFailure("EINVAL", message);
     }
-    if (this.#sizeBytes + sizeBytes > PARTS_MAX * this.#deps.partSizeBytes) {
-      throw new PosixFailure("EFBIG", `${this.#key}: larger than ${PARTS_MAX} parts`);
-    }
+    const roomBytes = this.#deps.partSizes.roomBytes(this.#parts.length);
+    if (this.#current.filledBytes + sizeBytes <= roomBytes) return undefined;
+    return this.#tooLarge();
   }
 
-  /** The first part's segment grows with the file: most files are small. */
-  async #segmentFor(sizeBytes: number, leaving?: AbortSignal): Promise<SummedSegment | undefined> {
-    const { store, spool, partSizeBytes } = this.#deps;
-    const former = this.#segment;
-    if (former?.hasRoomFor(sizeBytes) === true) return former;
-    const sum = former === undefined ? await store.startSum() : undefined;
-    const needed = (former?.filledBytes ?? 0) + sizeBytes;
-    let capacity = this.#parts.length > 0 ? partSizeBytes : FIRST_SEGMENT_BYTES;
-    while (capacity < needed) capacity *= 4;
-    capacity = Math.min(capacity, partSizeBytes);
-    // Only for parts of our own: waiting for other writers could be waiting for ever.
-    while (!spool.hasRoomFor(capacity) && this.#inFlight.count > 0) {
-      await this.#inFlight.next(leaving);
-      if (leaving?.aborted === true) return undefined;
-    }
-    if (this.#failure !== undefined) throw this.#failure;
-    const taken = spool.take(capacity);
-    const segment = former?.movedTo(taken) ?? new SummedSegment(taken, sum);
-    const { at, sizeBytes: size } = taken;
-    const part = this.#parts.length + 1;
-    this.#notes.note({ is: "segment", handle: this.#handle, part, at, size });
-    this.#segment = segment;
-    if (former !== undefined) spool.give(former.segment);
-    return segment;
+  #tooLarge(): PosixFailure {
+    const { countMax } = this.#deps.partSizes;
+    return new PosixFailure("EFBIG", `${this.#key}: larger than ${countMax} parts`);
   }
 
-  async #sendSegment(leaving?: AbortSignal): Promise<void> {
+  /** Sends the current part, unless the caller leaves before it can be sent. */
+  async #sendCurrent(leaving: AbortSignal = NEVER): Promise<void> {
     while (this.#inFlight.count >= PARTS_IN_FLIGHT_MAX) {
       await this.#inFlight.next(leaving);
-      if (leaving?.aborted === true) return;
+      if (leaving.aborted) return;
     }
     if (this.#failure !== undefined) throw this.#failure;
-    const segment = this.#segment;
-    if (segment === undefined) return;
-    this.#segment = undefined;
-    this.#startPart(this.#parts.length + 1, segment);
+    // An earlier engine may have had larger parts.
+    if (this.#parts.length >= this.#deps.partSizes.countMax) throw this.#tooLarge();
+    const segment = this.#current.detach();
+    if (segment !== undefined) this.#startPart(this.#parts.length + 1, segment);
+  }
+
+  #canSend(): boolean {
+    const isOver = this.#completion !== undefined || this.#failure !== undefined;
+    return !isOver && this.#parts.length < this.#deps.partSizes.countMax;
+  }
+
+  #sendIdle(): void {
+    const sent = this.#turns.take(async () => {
+      if (this.#current.isSendable) await this.#sendCurrent(this.#abort.signal);
+    });
+    void sent.catch(() => undefined).finally(() => this.#deps.spool.becameIdle());
+  }
+
+  #startCurrentPart(): CurrentPart {
+    const partNumber = () => this.#parts.length + 1;
+    return new CurrentPart(this.#deps, {
+      partNumber,
+      bytesBefore: () => this.#sizeBytes - this.#current.filledBytes,
+      isBusy: () => this.#turns.busy,
+      canSend: () => this.#canSend(),
+      failed: this.#abort.signal,
+      noteSegment: (at, size) =>
+        this.#notes.note({ is: "segment", handle: this.#handle, part: partNumber(), at, size }),
+      sendEarly: (leaving) => this.#sendCurrent(leaving),
+      sendIdle: () => this.#sendIdle(),
+    });
   }
 
   #startPart(partNumber: number, segment: SummedSegment): void {
+    this.#sending.set(partNumber, segment);
+    this.#deps.spool.send(segment.segment);
     const sent = this.#multipart.send(partNumber, segment, this.#abort.signal);
-    // Noted before its place goes to others: a successor must not claim it for this one.
+    // The part is noted as sent before its memory is returned: else a successor would claim a
+    // segment that belongs to another upload by then.
     const part = sent
       .catch((error: unknown) => this.#failPart(error))
-      .finally(() => this.#deps.spool.give(segment.segment));
+      .finally(() => {
+        this.#sending.delete(partNumber);
+        this.#deps.spool.give(segment.segment);
+      });
     this.#inFlight.add(part);
     this.#parts[partNumber - 1] = part;
   }
@@ -270,9 +359,9 @@ export class Upload {
     try {
       await this.#turns.idle;
       if (this.#failure !== undefined) throw this.#failure;
-      if (this.#parts.length > 0) return await this.#completeParts();
-      const stored = await this.#putWhole();
-      if (this.#segment !== undefined) await this.#deps.onStored(this.#segment.bytes);
+      const stored =
+        this.#parts.length > 0 ? await this.#completeParts() : await this.#completeWhole();
+      this.#lastWrite.uploadEnded();
       return stored;
     } catch (error) {
       await this.abort(error);
@@ -280,33 +369,29 @@ export class Upload {
     }
   }
 
-  /** A PUT that an earlier engine may have done is not done again over what others put there. */
-  async #putWhole(): Promise<{ etag: string }> {
-    const { store } = this.#deps;
-    const { signal } = this.#abort;
-    const done = this.#nonce && (await store.findOwn(this.#key, this.#nonce, signal));
-    if (done !== undefined && done !== "") return { etag: done };
-    const nonce = newNonce();
-    this.#notes.note({ is: "putting", handle: this.#handle, nonce });
-    const { bytes = new Uint8Array(), sum } = this.#segment ?? {};
-    return store.put(this.#key, bytes, nonce, signal, sum);
+  async #completeWhole(): Promise<{ etag: string }> {
+    const stored = await this.#wholePut.send(this.#current.segment, this.#abort.signal);
+    const { segment } = this.#current;
+    if (segment !== undefined) await this.#deps.onStored(segment.bytes);
+    return stored;
   }
 
   async #completeParts(): Promise<{ etag: string }> {
-    if ((this.#segment?.filledBytes ?? 0) > 0) await this.#sendSegment();
+    if (this.#current.filledBytes > 0) await this.#sendCurrent();
     return this.#multipart.complete(await Promise.all(this.#parts), this.#abort.signal);
   }
 
   #failPart(error: unknown): never {
-    this.#fail(error);
+    void this.abort(error);
     throw error;
   }
 
   #fail(why: unknown): void {
     if (this.#failure !== undefined) return;
     this.#failure = why;
-    const code = why instanceof PosixFailure ? why.code : "EIO";
-    const reason = why instanceof Error ? why.message : String(why);
-    this.#notes.note({ is: "failed", handle: this.#handle, code, reason });
+    this.#notes.noteFailure(this.#handle, why);
+    this.#abort.abort(why); // a write that waits for memory leaves before the memory is returned
+    // A PUT of these bytes may be under way: then they stay until the handle is released.
+    if (this.#completion === undefined) this.close();
   }
 }

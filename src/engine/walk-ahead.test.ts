@@ -38,7 +38,7 @@ async function tree(metadataTtlMs = 3_600_000, content = ["file"]) {
       if (item === undefined) break;
       found.push(item.name);
       const inode = stream.enter(item, engine.table);
-      if (inode !== undefined) engine.table.count(inode);
+      if (typeof inode !== "string") engine.table.count(inode);
     }
     engine.releaseDirectory(handle);
     return found;

@@ -122,7 +122,7 @@ export class MounterLink implements Disposable {
     }
   }
 
-  /** Resolves when everything acknowledged is in S3 and the engine has ended. */
+  /** Resolves when every file that was closed is in S3 and the engine has ended. */
   async finish(signal: AbortSignal): Promise<void> {
     const answer = await this.#ask({ do: "finish" }, [], signal);
     if (answer.did === "finished") return;

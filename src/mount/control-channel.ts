@@ -7,8 +7,8 @@ import { ParentLine } from "../supervisor/parent-line.ts";
 export interface Control {
   readonly started: Promise<Start>;
   readonly mounted: Promise<void>;
-  /** The parent says so, or the parent has gone. */
-  readonly finishing: Promise<"finish">;
+  /** `orphaned`: the parent has died without a word, and another engine may take over. */
+  readonly finishing: Promise<"finish" | "orphaned">;
   /** Called for each change of the keys, also for one that came before it was set. */
   onRekey(listener: (credentials: Start["credentials"]) => void): void;
 }
@@ -20,7 +20,7 @@ export function listen(): Control {
   }
   const started = Promise.withResolvers<Start>();
   const mounted = Promise.withResolvers<void>();
-  const finishing = Promise.withResolvers<"finish">();
+  const finishing = Promise.withResolvers<"finish" | "orphaned">();
   const rekeying = Promise.withResolvers<(credentials: Start["credentials"]) => void>();
   const take = (text: string) => {
     try {
@@ -39,7 +39,7 @@ export function listen(): Control {
   };
   parent.listen(take, () => {
     started.reject(new Failure("refused", "the mounter left before it said what to serve"));
-    finishing.resolve("finish");
+    finishing.resolve("orphaned");
   });
   return {
     started: started.promise,

@@ -3,6 +3,7 @@ import type { DirectoryStream } from "../engine/directory-stream.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
 import type { Inode } from "../engine/inode.ts";
+import type { OpenedAs } from "../engine/open-files.ts";
 import { PosixFailure } from "../engine/posix-failure.ts";
 import type {
   AbsentEntry,
@@ -11,9 +12,11 @@ import type {
   DirectoryListing,
   Entry,
   FileSystem,
+  FileUser,
   Maybe,
   Opened,
   Outcome,
+  WriteRequest,
 } from "../fuse/file-system.ts";
 import type { Crowding } from "./crowding.ts";
 import { errnoOf } from "./errno.ts";
@@ -24,7 +27,7 @@ export interface FileSystemOptions {
   readonly startedMs: number;
   /** The kernel lets everybody in; who is meant is decided here. */
   readonly admits: (uid: number) => boolean;
-  readonly crowding: Pick<Crowding, "isFull" | "check">;
+  readonly crowding: Pick<Crowding, "isFull" | "check" | "room" | "forgotten">;
   /** An upload failed where nobody waits for its result. */
   readonly onLostUpload: (error: unknown) => void;
 }
@@ -34,6 +37,7 @@ export class EngineFileSystem implements FileSystem {
   readonly #engine: Engine;
   readonly #options: FileSystemOptions;
   readonly #absences = new RecentAbsences();
+  #willTellForgotten = false;
 
   constructor(engine: Engine, options: FileSystemOptions) {
     this.#engine = engine;
@@ -66,16 +70,21 @@ export class EngineFileSystem implements FileSystem {
 
   lookup(caller: Caller, parent: number, name: string): Maybe<Entry | AbsentEntry> {
     this.#admit(caller);
-    const found = this.#engine.lookup(parent, name);
-    const answerOf = (inode: Inode | undefined) => {
+    const found = this.#engine.lookup(parent, name, caller.pid);
+    const answerOf = (inode: Inode | undefined): Maybe<Entry | AbsentEntry> => {
       if (inode === undefined) this.#absences.add(parent, name);
+      else if (!inode.noted && !this.#engine.hasRoom) {
+        return this.#room(parent).then(() => this.lookup(caller, parent, name));
+      }
       return this.#entered(inode, caller.unique);
     };
     return found instanceof Promise ? found.then(answerOf) : answerOf(found);
   }
 
   forget(nodeid: number, count: number): boolean {
-    return this.#engine.table.forget(nodeid, count);
+    const isGone = this.#engine.table.forget(nodeid, count);
+    this.#tellForgotten();
+    return isGone;
   }
 
   done(unique: string): void {
@@ -94,26 +103,35 @@ export class EngineFileSystem implements FileSystem {
 
   async makeFile(caller: Caller, parent: number, name: string): Promise<Entry> {
     this.#admit(caller);
-    this.#checkRoom();
+    await this.#room(parent);
     const inode = await this.#once(caller, this.#engine.makeFile(parent, name));
-    return this.#count(inode, caller.unique);
+    return this.#countNew(inode, caller.unique);
   }
 
   async makeDirectory(caller: Caller, parent: number, name: string): Promise<Entry> {
     this.#admit(caller);
-    this.#checkRoom();
+    await this.#room(parent);
     const inode = await this.#once(caller, this.#engine.makeDirectory(parent, name));
-    return this.#count(inode, caller.unique);
+    return this.#countNew(inode, caller.unique);
   }
 
-  unlink(caller: Caller, parent: number, name: string): Promise<void> {
-    this.#admit(caller);
-    return this.#once(caller, this.#engine.unlink(parent, name, caller.unique));
+  unmake(nodeid: number): void {
+    this.#engine.unmake(nodeid);
   }
 
-  removeDirectory(caller: Caller, parent: number, name: string): Promise<void> {
+  unlink(caller: Caller, parent: number, name: string, leaving: AbortSignal): Promise<void> {
     this.#admit(caller);
-    return this.#once(caller, this.#engine.removeDirectory(parent, name, caller.unique));
+    return this.#once(caller, this.#engine.unlink(parent, name, caller.unique, leaving));
+  }
+
+  removeDirectory(
+    caller: Caller,
+    parent: number,
+    name: string,
+    leaving: AbortSignal,
+  ): Promise<void> {
+    this.#admit(caller);
+    return this.#once(caller, this.#engine.removeDirectory(parent, name, caller.unique, leaving));
   }
 
   rename(parent: number, name: string): Promise<void> {
@@ -122,40 +140,53 @@ export class EngineFileSystem implements FileSystem {
 
   async create(caller: Caller, parent: number, name: string, flags: number) {
     this.#admit(caller);
-    this.#checkRoom();
+    await this.#room(parent);
     const absent = this.#absences.take(parent, name);
     const made = this.#engine.create(parent, name, flags, caller.pid, absent);
     const { inode, handle } = await this.#once(caller, made);
-    this.#engine.acknowledge(handle, caller.unique);
-    return { entry: this.#count(inode, caller.unique), opened: openedOf(handle, "write") };
+    if (!this.#engine.hasRoom) this.#engine.abandon(handle); // nobody will know of it
+    this.#checkRoom();
+    this.#acknowledge(handle, caller.unique);
+    try {
+      return { entry: this.#count(inode, caller.unique), opened: openedOf(handle, "write") };
+    } catch (error) {
+      this.#engine.abandon(handle);
+      throw error;
+    }
   }
 
-  async open(caller: Caller, nodeid: number, flags: number): Promise<Opened> {
+  async open(
+    caller: Caller,
+    nodeid: number,
+    flags: number,
+    leaving?: AbortSignal,
+  ): Promise<Opened> {
     this.#admit(caller);
-    const opened = await this.#once(caller, this.#engine.open(nodeid, flags, caller.pid));
-    this.#engine.acknowledge(opened.handle, caller.unique);
-    return openedOf(opened.handle, opened.writes ? "write" : "read");
+    const opening = this.#engine.open(nodeid, flags, caller.pid, leaving);
+    const opened = await this.#once(caller, opening);
+    this.#acknowledge(opened.handle, caller.unique);
+    return openedOf(opened.handle, opened.how);
   }
 
   read(handle: number, offsetBytes: number, sizeBytes: number) {
     return this.#engine.read(handle, offsetBytes, sizeBytes);
   }
 
-  write(...request: Parameters<FileSystem["write"]>): Maybe<number> {
-    return this.#engine.write(...request);
+  write(request: WriteRequest): Maybe<number> {
+    return this.#engine.write(request);
   }
 
-  flush(caller: Caller, handle: number): Promise<void> {
-    return this.#engine.flush(handle, caller.pid);
+  flush(user: FileUser, handle: number): Promise<void> {
+    return this.#engine.flush(handle, user);
   }
 
   sync(handle: number): Promise<void> {
     return this.#engine.sync(handle);
   }
 
-  /** RELEASE has no caller who could be told: what fails here is told to the log. */
-  async release(handle: number): Promise<void> {
-    await this.#engine.release(handle).catch(this.#options.onLostUpload);
+  /** RELEASE has no caller that could be told: the log tells of an upload that fails now. */
+  release(handle: number): void {
+    void this.#engine.release(handle).catch(this.#options.onLostUpload);
   }
 
   abandon(handle: number): void {
@@ -165,7 +196,7 @@ export class EngineFileSystem implements FileSystem {
   openDirectory(caller: Caller, nodeid: number): number {
     this.#admit(caller);
     const handle = this.#engine.openDirectory(nodeid);
-    this.#engine.acknowledge(handle, caller.unique);
+    this.#acknowledge(handle, caller.unique);
     return handle;
   }
 
@@ -189,6 +220,36 @@ export class EngineFileSystem implements FileSystem {
       if (errno !== undefined) this.#engine.answers.done(unique, errno);
       throw error;
     }
+  }
+
+  /** A handle that can't be noted is closed: the opener gets an error, and nobody else would. */
+  #acknowledge(handle: number, unique: string): void {
+    try {
+      this.#engine.acknowledge(handle, unique);
+    } catch (error) {
+      this.#engine.abandon(handle);
+      throw error;
+    }
+  }
+
+  /** A name that the kernel can't be told of does not stay. */
+  #countNew(inode: Inode, unique: string): Entry {
+    try {
+      return this.#count(inode, unique);
+    } catch (error) {
+      this.#engine.unmake(inode.nodeid);
+      throw error;
+    }
+  }
+
+  /** Later, since it may commit the journal: a BATCH_FORGET is noted as a whole or not at all. */
+  #tellForgotten(): void {
+    if (this.#willTellForgotten) return;
+    this.#willTellForgotten = true;
+    setImmediate(() => {
+      this.#willTellForgotten = false;
+      this.#options.crowding.forgotten();
+    });
   }
 
   #admit({ uid }: Caller): void {
@@ -218,18 +279,25 @@ export class EngineFileSystem implements FileSystem {
     throw new PosixFailure("ENOMEM", "no room for more names: see --inode-limit");
   }
 
+  /** Until a name in that directory can be noted. */
+  async #room(parent: number): Promise<void> {
+    if (!this.#engine.hasRoom) await this.#options.crowding.room(parent);
+  }
+
   #listingOf(stream: DirectoryStream): DirectoryListing {
     return {
       item(index) {
         const item = stream.item(index);
         return item && { name: item.name, kind: item.kind, nodeid: 0 };
       },
+      load: (index) => stream.loadOn(index),
       enter: (index) => {
         const item = stream.item(index);
         if (item === undefined) return "gone";
-        if (this.#options.crowding.isFull) return "unknown";
+        // An object without an ETag can't be pinned: the LOOKUP that follows says so.
+        if (this.#options.crowding.isFull || item.object?.etag === "") return "unknown";
         const inode = stream.enter(item, this.#engine.table);
-        return inode === undefined ? "gone" : this.#count(inode);
+        return typeof inode === "string" ? inode : this.#count(inode);
       },
     };
   }
@@ -254,13 +322,20 @@ export class EngineFileSystem implements FileSystem {
   /** What is only here can vanish at any time: the kernel shall ask, and asking is cheap. */
   #validityOf(inode: Inode): number {
     if (inode.path === "") return this.#options.config.metadataTtlMs;
-    if (inode.local || inode.upload !== undefined) return 0;
-    return Math.max(0, inode.validUntilMs - Date.now());
+    if (inode.local || inode.emptied || inode.upload !== undefined) return 0;
+    return Math.max(0, inode.validUntilMs - performance.now());
   }
 }
 
-/** Pages stay cached because a nodeid is one version; writers bypass the cache. */
-function openedOf(handle: number, how: "read" | "write" | "list"): Opened {
-  const writes = how === "write";
-  return { handle, keepCache: how === "read", directIo: writes, needsFlush: writes };
+/**
+ * Pages stay cached because a nodeid is one version. What is opened for writing bypasses them: then
+ * the kernel refuses a shared mmap(2), of which a file on S3 would never learn.
+ */
+function openedOf(handle: number, how: OpenedAs): Opened {
+  return {
+    handle,
+    keepCache: how === "read" || how === "read without cache",
+    directIo: how === "write" || how === "read without cache",
+    needsFlush: how === "write",
+  };
 }

@@ -3,6 +3,7 @@ import { Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
 import { PosixFailure } from "../engine/posix-failure.ts";
 import type { PosixCode } from "../engine/posix-failure.ts";
+import { KeyTooLongFailure } from "../s3/s3-error.ts";
 
 const { errno } = constants;
 
@@ -37,6 +38,7 @@ const POSIX_ERRNO = {
 /** The one place where a Failure gets its number. Undefined: not a Failure, so a bug. */
 export function errnoOf(error: unknown): number | undefined {
   if (error instanceof PosixFailure) return POSIX_ERRNO[error.code];
+  if (error instanceof KeyTooLongFailure) return errno.ENAMETOOLONG;
   if (error instanceof Failure) return ERRNO[error.kind];
   if (error instanceof DOMException && error.name === "TimeoutError") return errno.EIO;
   return undefined;

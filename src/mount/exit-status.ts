@@ -2,7 +2,7 @@ import type { FailureKind } from "../base/failure.ts";
 
 /** How a mount ended, for whoever started it; the words are for docs/options.md. */
 export const EXIT_STATUS = {
-  complete: { status: 0, says: "unmounted; everything that was acknowledged is in S3" },
+  complete: { status: 0, says: "unmounted; every file that was closed is in S3" },
   incomplete: { status: 1, says: "unmounted, and an upload failed; or a bug" },
   badOption: {
     status: 2,

@@ -25,6 +25,12 @@ export async function runHandedOver(options: MountOptions, { env, log }: Given):
   }
   const idle = resume ? [] : options.idle; // once is enough
   for (const option of idle) log.warn({ option }, "option without effect");
+  for (const { option, given, used } of resume ? [] : options.memory.reduced) {
+    log.warn(
+      { option, given, maximum: used },
+      "option reduced to fit the container's memory limit",
+    );
+  }
   const credentials = credentialsOf(start.credentials, options, env);
   control.onRekey((given) => {
     if (!(credentials instanceof LiveCredentials) || given === null || given === "find") return;
@@ -34,7 +40,7 @@ export async function runHandedOver(options: MountOptions, { env, log }: Given):
   const opening = openBucket(options, credentials, { isKnownToWork: resume, log });
   opening.catch(() => undefined); // it is waited for below
   const memory = openDurableMemory(start, options); // while the bucket is asked
-  const slots = openSlots(start.slotsFd);
+  const slots = openSlots(start.slotsFd, options);
   const bucket = await opening;
   if (start.waits) {
     await tell({ did: "opened" });
@@ -45,7 +51,9 @@ export async function runHandedOver(options: MountOptions, { env, log }: Given):
     await tell({ did: "ready" });
     log.info({ bucket: options.bucket, resume }, "serving");
   }
-  await Promise.race([mount.ended, control.finishing]);
+  const why = await Promise.race([mount.ended, control.finishing]);
+  // Like a crash: whoever holds the descriptors goes on with journal and spool as they are.
+  if (why === "orphaned") return mount.leave();
   const complete = await mount.finish();
   await tell({ did: "finished" });
   return complete ? 0 : 1;

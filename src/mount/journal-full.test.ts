@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { constants } from "node:fs";
 import { test } from "node:test";
+import { Failure } from "../base/failure.ts";
 import { Engine } from "../engine/engine.ts";
 import { PosixFailure } from "../engine/posix-failure.ts";
 import { TEST_CONFIG } from "../engine/test-config.ts";
@@ -32,6 +34,23 @@ function start(store: MemoryStore, memory: ReturnType<TestMemory["resume"]>) {
   return { engine, fileSystem, lookup };
 }
 
+/** Opens the file until the journal takes no more handles. */
+async function openAll(fileSystem: ReturnType<typeof start>["fileSystem"], nodeid: number) {
+  const handles: number[] = [];
+  const caller = { uid: 0, gid: 0, pid: 1 };
+  for (;;) {
+    try {
+      const unique = `2.${handles.length}`;
+      const { handle } = await fileSystem.open({ ...caller, unique }, nodeid, constants.O_RDONLY);
+      fileSystem.answered(unique);
+      handles.push(handle);
+    } catch (error) {
+      assert(error instanceof Failure && error.kind === "busy", String(error));
+      return handles;
+    }
+  }
+}
+
 const noRoom = (error: unknown) => error instanceof PosixFailure && error.code === "ENOMEM";
 
 test("a journal at its limit refuses names, takes them again, and is resumed", async () => {
@@ -55,4 +74,65 @@ test("a journal at its limit refuses names, takes them again, and is resumed", a
   const last = known.length - 1;
   for (let n = 0; n < FILES; n++) assert.equal(await second.lookup(last), known[last]);
   assert((await second.lookup(FILES - 1)) > 0, "room is there again");
+});
+
+test("a journal at its limit: what is open can fail, close and be forgotten", async () => {
+  const store = new MemoryStore();
+  await store.put(nameOf(0), Buffer.from("x"));
+  const memory = new TestMemory(AREA_BYTES);
+  const opened = memory.begin();
+  const { engine, fileSystem, lookup } = start(store, opened);
+  const nodeid = await lookup(0);
+  const writer = { uid: 0, gid: 0, pid: 1, unique: "3.1" };
+  const made = await fileSystem.create(writer, 1, "new", constants.O_WRONLY);
+  const { handle: written } = made.opened;
+  const newId = made.entry.attributes?.nodeid ?? 0;
+  const handles = await openAll(fileSystem, nodeid);
+  assert(handles.length > 100, `${handles.length} handles`);
+  assert.equal(engine.table.get(nodeid).readers, handles.length, "a refused open leaves nothing");
+  await assert.rejects(fileSystem.create({ ...writer, unique: "3.2" }, 1, "newer", 0), noRoom);
+  assert.equal(engine.table.current("newer"), undefined, "a refused create leaves nothing");
+
+  const astray = { handle: written, offsetBytes: 5, data: Buffer.from("a hole") };
+  assert.throws(() => engine.write(astray), /expected at 0/);
+  opened.journal.commit();
+  const failed = start(store, memory.copy().resume());
+  await assert.rejects(failed.fileSystem.sync(written), PosixFailure, "the failure is known");
+
+  await assert.rejects(engine.release(written), /expected at 0/);
+  fileSystem.forget(newId, 1);
+  for (const handle of handles) fileSystem.release(handle);
+  fileSystem.forget(nodeid, 1);
+  opened.journal.commit();
+  const next = start(store, memory.resume());
+  assert.equal(next.engine.table.size, 1, "only the root is known");
+  assert.equal(next.engine.openedAs(written), undefined);
+  assert((await next.lookup(0)) > 0);
+});
+
+test("a directory that finds no room in the journal does not stay half made", async () => {
+  let hasRoom = true;
+  class FillingStore extends MemoryStore {
+    override async head(key: string) {
+      hasRoom = key !== "first";
+      return super.head(key);
+    }
+  }
+  const memory = new TestMemory().begin();
+  const journal = {
+    note: (...args: Parameters<typeof memory.journal.note>) => memory.journal.note(...args),
+    commit: () => memory.journal.commit(),
+    makeRoom: () => hasRoom,
+    shrunk: new Promise<void>(() => undefined),
+    get hasRoom() {
+      return hasRoom;
+    },
+  };
+  const engine = new Engine(new FillingStore(), CONFIG, { ...memory, journal });
+  const fileSystem = testFileSystem(engine, CONFIG);
+  const make = (unique: string) =>
+    fileSystem.makeDirectory({ uid: 0, gid: 0, pid: 1, unique }, 1, "first");
+  await assert.rejects(make("4.1"), noRoom);
+  hasRoom = true;
+  assert.equal(engine.table.current("first"), undefined);
 });

@@ -1,13 +1,20 @@
+import { statfsSync } from "node:fs";
 import { totalmem } from "node:os";
+import { containerMemory } from "../base/container-memory.ts";
 import { Failure } from "../base/failure.ts";
+import { memoryBudget } from "./memory-budget.ts";
+import type { MemoryBudget } from "./memory-budget.ts";
 import { matching, wholeNumber } from "./option-values.ts";
 
 const MIB = 1 << 20;
+/** statfs(2): what a memory-backed emptyDir is. */
+const TMPFS_MAGIC = 0x0102_1994;
 const ATTEMPTS_DEFAULT = 10;
 const OUTAGE_LIMIT_DEFAULT_S = "60";
-const INODES_DEFAULT = 200_000;
-/** Node, the request slots, and a part or two on their way. */
-const MEMORY_MIN_MIB = 96;
+/** Time that a request may take beside the outage: a free connection, silence, a slow answer. */
+const REQUEST_MARGIN_MS = 60_000;
+const TARGET_BOUNDS = { min: 64, max: 1 << 20 };
+const INODE_BOUNDS = { min: 100, max: 100_000_000 };
 
 export interface CacheOptions {
   readonly directory: string;
@@ -15,23 +22,31 @@ export interface CacheOptions {
   readonly limitBytes: number | undefined;
 }
 
-/**
- * A quarter of what the container or the machine has; the rest is for everybody else. `constrained`
- * is the container's limit, 0 or very large where there is none.
- */
-export function memoryTargetOf(
-  given: string | undefined,
-  constrained = process.constrainedMemory(),
-): number {
-  if (constrained > 0 && constrained < MEMORY_MIN_MIB * MIB) {
-    const limit = `a memory limit of ${Math.floor(constrained / MIB)} MiB is too small`;
-    throw new Failure("invalid", `${limit}: at least ${MEMORY_MIN_MIB} MiB are needed`);
-  }
-  if (given !== undefined) {
-    return wholeNumber("memory-target", given, { min: 64, max: 1 << 20 }) * MIB;
-  }
-  const available = constrained > 0 && constrained < totalmem() ? constrained : totalmem();
-  return Math.min(Math.max(available / 4, 64 * MIB), 512 * MIB);
+/** As the command line has them; undefined where an option was not given. */
+export interface MemoryOptions {
+  readonly target: string | undefined;
+  readonly inodeLimit: string | undefined;
+  readonly writePartBytes: number | undefined;
+  readonly hasCache: boolean;
+  /** Of a cache on a file system in memory, which the container's limit counts too. */
+  readonly cacheInMemoryBytes?: number;
+}
+
+export function memoryOf(
+  { target, inodeLimit, writePartBytes, hasCache, cacheInMemoryBytes = 0 }: MemoryOptions,
+  containerBytes = containerMemory(),
+): MemoryBudget {
+  const numberOf = (name: string, given: string | undefined, bounds: typeof INODE_BOUNDS) =>
+    given === undefined ? undefined : wholeNumber(name, given, bounds);
+  const targetMib = numberOf("memory-target", target, TARGET_BOUNDS);
+  return memoryBudget({
+    containerBytes: containerBytes === undefined ? undefined : containerBytes - cacheInMemoryBytes,
+    machineBytes: totalmem(),
+    targetBytes: targetMib && targetMib * MIB,
+    inodes: numberOf("inode-limit", inodeLimit, INODE_BOUNDS),
+    writePartBytes,
+    hasCache,
+  });
 }
 
 export function cacheOf(
@@ -48,14 +63,24 @@ export function cacheOf(
   throw new Failure("invalid", "--max-cache-size needs --cache");
 }
 
-export function inodeLimitOf(given: string | undefined): number {
-  if (given === undefined) return INODES_DEFAULT;
-  return wholeNumber("inode-limit", given, { min: 100, max: 100_000_000 });
+/** How much of the container's memory a cache may take: nothing if it is on a disk. */
+export function inMemoryBytesOf(cache: CacheOptions | undefined): number {
+  if (cache?.limitBytes === undefined) return 0;
+  try {
+    return statfsSync(cache.directory).type === TMPFS_MAGIC ? cache.limitBytes : 0;
+  } catch {
+    return 0; // opening the cache will say what is wrong with it
+  }
 }
 
 /** In milliseconds. */
 export function outageLimitOf(given = OUTAGE_LIMIT_DEFAULT_S): number {
   return wholeNumber("outage-limit", given, { min: 1, max: 86_400 }) * 1000;
+}
+
+/** When a request is given up: later than the outage limit, which says why. In milliseconds. */
+export function requestLimitOf(outageLimitMs: number): number {
+  return Math.max(2 * REQUEST_MARGIN_MS, outageLimitMs + REQUEST_MARGIN_MS);
 }
 
 export function attemptsOf(given: string | undefined): number {

@@ -21,6 +21,17 @@ test("defaults are mount-s3's", () => {
   assert.deepEqual([options.region, options.lets, options.attemptsMax], ["us-east-1", "owner", 10]);
 });
 
+const limits = (line: string) => {
+  const { outageLimitMs, engine } = read(`bucket /mnt ${line}`);
+  return [outageLimitMs, engine.requestLimitMs];
+};
+
+test("requests are waited for longer than an outage", () => {
+  assert.deepEqual(limits(""), [60_000, 120_000]);
+  assert.deepEqual(limits("--outage-limit 1"), [1000, 120_000]);
+  assert.deepEqual(limits("--outage-limit 600"), [600_000, 660_000]);
+});
+
 const sizes = (line: string) => {
   const { reads, writePartSizeBytes } = read(`bucket /mnt ${line}`).engine;
   return [reads.partBytes, reads.longGets, writePartSizeBytes];
@@ -30,6 +41,7 @@ test("a part size that was chosen is that of every GET, and a cache asks for wha
   assert.deepEqual(sizes("--part-size 6000000"), [6_000_000, false, 6_000_000]);
   assert.deepEqual(sizes("--read-part-size 6000000"), [6_000_000, false, 8 << 20]);
   assert.deepEqual(sizes("--write-part-size 6000000"), [8 << 20, true, 6_000_000]);
+  assert.deepEqual(sizes("--part-size 5368709120"), [5 * 1024 ** 3, false, 5 * 1024 ** 3]);
   assert.deepEqual(sizes("--cache /tmp"), [8 << 20, false, 8 << 20]);
 });
 
@@ -61,10 +73,12 @@ const wrong: [line: string, says: RegExp][] = [
   ["bucket /mnt --file-mode 999",         /--file-mode 999: an octal mode/],
   ["bucket /mnt --metadata-ttl soon",     /--metadata-ttl soon: seconds, indefinite or minimal/],
   ["bucket /mnt --part-size 100",         /--part-size 100: a whole number from 5242880/],
+  ["bucket /mnt --write-part-size 5368709121", /--write-part-size 5368709121: a whole number from 5242880 to 5368709120/],
+  ["bucket /mnt --read-part-size 5368709121", /--read-part-size 5368709121: a whole number from 5242880 to 5368709120/],
   ["bucket /mnt --prefix foo",            /--prefix foo: a prefix that ends with \//],
   ["s3://bucket/a/ /mnt --prefix b/",     /exclude each other/],
   ["bucket /mnt --allow-root --allow-other", /exclude each other/],
-  ["bucket /mnt --bind eth0",             /--bind is not offered: the routing table/],
+  ["bucket /mnt --bind eth0 --bind a/b",  /--bind a\/b: a network interface or its address/],
   ["bucket /mnt --dual-stack --endpoint-url http://h", /--dual-stack and --endpoint-url http:\/\/h exclude/],
   ["bucket /mnt --transfer-acceleration --endpoint-url http://h", /--transfer-acceleration and --endpoint-url http:\/\/h exclude/],
   ["b.k.t /mnt --transfer-acceleration",  /bucket without dots/],
@@ -109,6 +123,17 @@ for (const [name, spec] of OPTIONS) {
   });
 }
 
+test("an open asks S3 unless trust in metadata was asked for", () => {
+  for (const [given, asks] of [
+    ["", true],
+    ["--negative-metadata-ttl 5", true],
+    ["--metadata-ttl 1", false],
+    ["--cache /c", false],
+  ] as const) {
+    assert.equal(read(`bucket /mnt ${given}`).engine.revalidatesOpens, asks, given);
+  }
+});
+
 test("a cache has a directory, a limit that may be open, and longer trust in metadata", () => {
   const { cache, engine, idle } = read("bucket /mnt --cache /c --max-cache-size 3");
   assert.deepEqual(cache, { directory: "/c", limitBytes: 3 << 20 });
@@ -119,6 +144,26 @@ test("a cache has a directory, a limit that may be open, and longer trust in met
     limitBytes: undefined,
   });
   assert.equal(read("bucket /mnt").cache, undefined);
+});
+
+test("options of existing volumes: bind may be repeated, infer-content-type is a flag", () => {
+  const { bind, infersContentType } = read(
+    "bucket /mnt --bind eth0 --bind=::1 --infer-content-type",
+  );
+  assert.deepEqual([bind, infersContentType], [["eth0", "::1"], true]);
+  const without = read("bucket /mnt");
+  assert.deepEqual([without.bind, without.infersContentType], [[], false]);
+});
+
+const regionOf = (line: string, env = {}) => {
+  const { region, regionIsFixed } = read(`bucket /mnt ${line}`, env);
+  return [region, regionIsFixed];
+};
+
+test("a region of the environment is where detection starts, that of the option is final", () => {
+  assert.deepEqual(regionOf(""), ["us-east-1", false]);
+  assert.deepEqual(regionOf("", { AWS_REGION: "eu-x" }), ["eu-x", false]);
+  assert.deepEqual(regionOf("--region eu-y", { AWS_REGION: "eu-x" }), ["eu-y", true]);
 });
 
 test("headers of requests and of new objects", () => {

@@ -1,18 +1,22 @@
-import { parseArgs } from "node:util";
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { EngineConfig } from "../engine/engine-config.ts";
+import { OWNER_HEADER } from "../s3/bucket-owner.ts";
 import { proxyFor } from "../s3/http-proxy.ts";
 import type { Endpoint, HttpProxy } from "../s3/http-proxy.ts";
+import { isOptionName, splitCommandLine, text, texts } from "./given-options.ts";
+import type { Values } from "./given-options.ts";
 import {
   attemptsOf,
   cacheOf,
-  inodeLimitOf,
-  memoryTargetOf,
+  inMemoryBytesOf,
+  memoryOf,
   outageLimitOf,
+  requestLimitOf,
 } from "./limit-options.ts";
 import type { CacheOptions } from "./limit-options.ts";
-import { OPTION_TABLE, OPTIONS } from "./option-table.ts";
+import type { MemoryBudget } from "./memory-budget.ts";
+import { OPTION_TABLE } from "./option-table.ts";
 import type { OptionName } from "./option-table.ts";
 import {
   headerText,
@@ -38,6 +42,10 @@ export interface MountOptions {
   /** The N of `/dev/fd/N`: the connection is there already, and mounted by somebody else. */
   readonly inheritedFd: number | undefined;
   readonly region: string;
+  /** The region was asked for by the option; else the one that S3 names is as good. */
+  readonly regionIsFixed: boolean;
+  /** Names of interfaces, or addresses, that connections start from; empty: the kernel's choice. */
+  readonly bind: readonly string[];
   readonly endpointUrl: string | undefined;
   readonly forcePathStyle: boolean;
   readonly dualStack: boolean;
@@ -47,6 +55,8 @@ export interface MountOptions {
   /** How S3 verifies what it receives. */
   readonly checksum: (typeof CHECKSUMS)[number];
   readonly caBundlePath: string | undefined;
+  /** Authorities to trust besides the usual ones; not with `caBundlePath`. */
+  readonly extraCaPath: string | undefined;
   /** The proxy on the way to an endpoint, by the environment. */
   readonly proxyFor: (endpoint: Endpoint) => HttpProxy | undefined;
   readonly userAgentPrefix: string;
@@ -55,25 +65,26 @@ export interface MountOptions {
   readonly outageLimitMs: number;
   readonly requestHeaders: Readonly<Record<string, string>>;
   readonly objectHeaders: Readonly<Record<string, string>>;
+  /** New objects get a content type by the extension of their names. */
+  readonly infersContentType: boolean;
   readonly lets: "owner" | "root" | "all";
   readonly logLevel: "debug" | "info" | "silent";
   readonly logDirectory: string | undefined;
   readonly cache: CacheOptions | undefined;
   readonly engine: EngineConfig;
+  readonly memory: MemoryBudget;
   readonly hidesResend: boolean;
   readonly keepsJournal: boolean;
   /** Given and without effect: worth a line in the log. */
   readonly idle: readonly string[];
 }
 
-type Values = Readonly<Partial<Record<OptionName, string | boolean | (string | boolean)[]>>>;
-
 /** Reads the command line. Undefined: help was asked for. Every error names its option. */
 export function readMountOptions(
   argv: readonly string[],
   env: Environment,
 ): MountOptions | undefined {
-  const { values, positionals } = split(argv);
+  const { values, positionals } = splitCommandLine(argv);
   if (values.help === true) return undefined;
   const names = Object.keys(values).filter(isOptionName);
   refuse(names, values);
@@ -82,46 +93,37 @@ export function readMountOptions(
     throw new Failure("invalid", "BUCKET and DIRECTORY are expected (see --help)");
   }
   const { bucket, prefix } = readSource(source, text(values, "prefix"));
+  const memory = memoryOfValues(values);
   const inherited = /^\/dev\/fd\/(\d{1,6})$/.exec(directory)?.[1];
   return Object.freeze({
     bucket,
     directory,
     inheritedFd: inherited === undefined ? undefined : Number(inherited),
     region: regionOf(values, env),
+    regionIsFixed: values.region !== undefined,
+    bind: bindOf(values),
     ...endpointOf(values, env, bucket),
     signs: values["no-sign-request"] !== true,
     profile: profileOf(values),
     checksum: checksumOf(text(values, "upload-checksums")),
     caBundlePath: text(values, "ca-bundle") ?? nonEmpty(env["AWS_CA_BUNDLE"]),
+    extraCaPath: nonEmpty(env["NODE_EXTRA_CA_CERTS"]),
     proxyFor: (endpoint: Endpoint) => proxyFor(endpoint, env),
     userAgentPrefix: headerText("user-agent-prefix", text(values, "user-agent-prefix") ?? ""),
     attemptsMax: attemptsOf(env["AWS_MAX_ATTEMPTS"]),
     outageLimitMs: outageLimitOf(text(values, "outage-limit")),
     ...headersOf(values),
+    infersContentType: values["infer-content-type"] === true,
     lets: values["allow-other"] === true ? "all" : values["allow-root"] === true ? "root" : "owner",
     logLevel: values.debug === true ? "debug" : values["no-log"] === true ? "silent" : "info",
     logDirectory: text(values, "log-directory"),
-    cache: cacheOf(text(values, "cache"), text(values, "max-cache-size")),
-    engine: engineConfig(values, prefix),
+    cache: cacheOfValues(values),
+    engine: engineConfig(values, prefix, memory),
+    memory,
     hidesResend: values["no-resend"] === true,
     keepsJournal: values["no-journal"] !== true,
     idle: names.filter((name) => OPTION_TABLE[name].use === "idle").map((name) => `--${name}`),
   });
-}
-
-function split(argv: readonly string[]): { values: Values; positionals: string[] } {
-  try {
-    return parseArgs({
-      args: [...argv],
-      options: OPTION_TABLE,
-      strict: true,
-      allowPositionals: true,
-    });
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    const [sentence = error.message] = error.message.split(". ");
-    throw new Failure("invalid", `${sentence} (see --help)`, error);
-  }
 }
 
 function refuse(names: readonly OptionName[], values: Values): void {
@@ -170,6 +172,12 @@ function regionOf(values: Values, env: Environment): string {
     /^[\w-]+$/,
     "a name such as eu-west-1 is expected",
   );
+}
+
+function bindOf(values: Values): readonly string[] {
+  return texts(values, "bind").map((name) => {
+    return matching("bind", name, /^[\w.:@-]+$/, "a network interface or its address is expected");
+  });
 }
 
 function profileOf(values: Values): string | undefined {
@@ -222,7 +230,7 @@ function headersOf(values: Values) {
     if (given !== undefined) headers[header] = headerText(name, given);
   };
   if (values["requester-pays"] === true) requestHeaders["x-amz-request-payer"] = "requester";
-  set(requestHeaders, "x-amz-expected-bucket-owner", "expected-bucket-owner");
+  set(requestHeaders, OWNER_HEADER, "expected-bucket-owner");
   const storageClass = text(values, "storage-class");
   if (storageClass !== undefined) {
     matching(
@@ -249,11 +257,24 @@ function headersOf(values: Values) {
   return { requestHeaders, objectHeaders };
 }
 
-function engineConfig(values: Values, prefix: string): EngineConfig {
+function cacheOfValues(values: Values): CacheOptions | undefined {
+  return cacheOf(text(values, "cache"), text(values, "max-cache-size"));
+}
+
+function memoryOfValues(values: Values): MemoryBudget {
+  return memoryOf({
+    target: text(values, "memory-target"),
+    inodeLimit: text(values, "inode-limit"),
+    writePartBytes: sizeOf(values, "write-part-size") ?? sizeOf(values, "part-size"),
+    hasCache: values.cache !== undefined,
+    cacheInMemoryBytes: inMemoryBytesOf(cacheOfValues(values)),
+  });
+}
+
+function engineConfig(values: Values, prefix: string, memory: MemoryBudget): EngineConfig {
   const metadataTtl = ttlOf(values, "metadata-ttl");
   const cached = values.cache === undefined ? undefined : CACHE_TTL_MS;
-  const part = sizeOf(values, "part-size");
-  const readPart = sizeOf(values, "read-part-size") ?? part;
+  const readPart = sizeOf(values, "read-part-size") ?? sizeOf(values, "part-size");
   // A size that somebody has chosen is that of every GET; a cache asks for what it lacks.
   const longGets = readPart === undefined && cached === undefined;
   return {
@@ -266,12 +287,16 @@ function engineConfig(values: Values, prefix: string): EngineConfig {
     directoryMode: octalMode("dir-mode", text(values, "dir-mode") ?? "0755"),
     fileMode: octalMode("file-mode", text(values, "file-mode") ?? "0644"),
     metadataTtlMs: metadataTtl ?? cached ?? DEFAULT_TTL_MS,
+    // By default only names and attributes are remembered, never that a version is the last one.
+    revalidatesOpens: metadataTtl === undefined && cached === undefined,
     // A name that is absent by default is absent now: what others create shows at once.
     negativeTtlMs: ttlOf(values, "negative-metadata-ttl") ?? metadataTtl ?? cached ?? 0,
+    requestLimitMs: requestLimitOf(outageLimitOf(text(values, "outage-limit"))),
     reads: { partBytes: readPart ?? DEFAULT_PART_BYTES, longGets },
-    writePartSizeBytes: sizeOf(values, "write-part-size") ?? part ?? DEFAULT_PART_BYTES,
-    memoryBytes: memoryTargetOf(text(values, "memory-target")),
-    inodesMax: inodeLimitOf(text(values, "inode-limit")),
+    writePartSizeBytes: memory.writePartBytes,
+    memoryBytes: memory.readBytes,
+    blockedWriteBytes: memory.heldWriteBytes,
+    inodesMax: memory.inodes,
   };
 }
 
@@ -294,15 +319,6 @@ function sizeOf(values: Values, name: OptionName): number | undefined {
 function idOf(values: Values, name: OptionName): number | undefined {
   const given = text(values, name);
   return given === undefined ? undefined : wholeNumber(name, given, ID_BOUNDS);
-}
-
-function isOptionName(name: string): name is OptionName {
-  return OPTIONS.has(name);
-}
-
-function text(values: Values, name: OptionName): string | undefined {
-  const given = values[name];
-  return typeof given === "string" ? given : undefined;
 }
 
 function nonEmpty(given: string | undefined): string | undefined {

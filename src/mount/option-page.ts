@@ -11,11 +11,11 @@ const ENVIRONMENT: readonly (readonly [name: string, says: string])[] = [
   ["AWS_PROFILE", "profile of the shared files (default)"],
   ["AWS_SHARED_CREDENTIALS_FILE", "file of keys (~/.aws/credentials)"],
   ["AWS_CONFIG_FILE", "looked at next (~/.aws/config)"],
-  ["AWS_REGION, AWS_DEFAULT_REGION", "region, unless --region is given"],
+  ["AWS_REGION, AWS_DEFAULT_REGION", "region that is tried first, unless --region is given"],
   ["AWS_ENDPOINT_URL, AWS_CA_BUNDLE", "as the options of these names"],
   ["HTTPS_PROXY, HTTP_PROXY, ALL_PROXY", "proxy on the way to an https, http or any endpoint"],
   ["NO_PROXY", "endpoints to reach without it: names, domains, addresses, networks, or *"],
-  ["AWS_MAX_ATTEMPTS", "tries of one request, 1 to 9999 (10), within 60 s"],
+  ["AWS_MAX_ATTEMPTS", "tries of one request that S3 breaks, 1 to 9999 (10)"],
 ];
 
 /** What --help prints. */

@@ -6,6 +6,8 @@ export interface OptionSpec {
   readonly group: string;
   readonly type: "boolean" | "string";
   readonly short?: string;
+  /** The option may be given more than once. */
+  readonly multiple?: true;
   /** How its value is called in the help. */
   readonly argument?: string;
   /** `idle`: it only tunes what we do by ourselves. `refused`: it would change what one gets. */
@@ -55,7 +57,7 @@ export const OPTION_TABLE = {
     right: "a/b/",
     wrong: "a/b",
   }),
-  region: bucketValue("NAME", "region that requests are signed for (AWS_REGION, us-east-1)", {
+  region: bucketValue("NAME", "region of the bucket (AWS_REGION, us-east-1, or what S3 says)", {
     right: "eu-central-1",
     wrong: "eu central",
   }),
@@ -77,10 +79,14 @@ export const OPTION_TABLE = {
     right: "STANDARD_IA",
     wrong: "cold please",
   }),
-  "expected-bucket-owner": bucketValue("ACCOUNT", "refuse a bucket of any other account", {
-    right: "111122223333",
-    ...HEADER,
-  }),
+  "expected-bucket-owner": bucketValue(
+    "ACCOUNT",
+    "refuse a bucket of any other account, and a server that can't tell",
+    {
+      right: "111122223333",
+      ...HEADER,
+    },
+  ),
   sse: bucketValue("TYPE", "encryption of new objects: aws:kms, aws:kms:dsse or AES256", {
     right: "AES256",
     wrong: "rot13",
@@ -90,6 +96,7 @@ export const OPTION_TABLE = {
     right: "off",
     wrong: "md5",
   }),
+  "infer-content-type": bucketFlag("set the content type of new objects by their file extension"),
   "no-sign-request": keysFlag("anonymous requests"),
   profile: keysValue("NAME", "profile of the shared files, before all other keys (AWS_PROFILE)", {
     right: "dev",
@@ -126,6 +133,13 @@ export const OPTION_TABLE = {
   "ca-bundle": clientValue("FILE", "PEM file of the only authorities to trust (AWS_CA_BUNDLE)", {
     right: "/etc/ca.pem",
   }),
+  bind: {
+    ...clientValue("INTERFACE", "connect from this interface's address, or this; repeatable", {
+      right: "eth0",
+      wrong: "eth 0",
+    }),
+    multiple: true,
+  },
   "user-agent-prefix": clientValue("TEXT", "put before our user agent", { right: "me", ...HEADER }),
   "metadata-ttl": cacheValue("TTL", "seconds, indefinite or minimal: trust in metadata (1)", TTL),
   "negative-metadata-ttl": cacheValue("TTL", "the same for names that do not exist (0)", TTL),
@@ -152,9 +166,7 @@ export const OPTION_TABLE = {
   "debug-crt": idleFlag("there is no such library"),
   "otlp-endpoint": idleValue("URL", "metrics are not exported", { right: "http://localhost:4318" }),
   "otlp-export-interval": idleValue("SECONDS", "metrics are not exported", COUNT),
-  "infer-content-type": refusedFlag("objects get the content type that the server gives them"),
   "incremental-upload": refusedFlag("objects are made as a whole"),
-  bind: refusedValue("INTERFACE", "the routing table chooses the interface", {}),
   "cache-xz": refusedValue("BUCKET", "there is no shared cache", {}),
   options: refusedValue("LIST", "write them as options of their own", {}, "o"),
 } as const satisfies Record<string, OptionSpec>;

@@ -28,7 +28,7 @@ export async function runWithOptions(
   try {
     const options = readMountOptions(argv, env);
     if (options !== undefined) {
-      const log = createLineLog(options.logLevel, { role }, logFileOf(options));
+      const log = openLog(role, options);
       return await serve(options, { argv, env, log });
     }
     process.stdout.write(usage());
@@ -38,6 +38,18 @@ export async function runWithOptions(
     process.stderr.write(`s3csi mount: ${error.message}\n`);
     await tell({ did: "failed", kind: error.kind, message: error.message });
     return exitStatusOf(error.kind);
+  }
+}
+
+/** The applications of a mount need its next engine more than a file of its log. */
+function openLog(role: "mount" | "engine", options: MountOptions): Log {
+  try {
+    return createLineLog(options.logLevel, { role }, logFileOf(options));
+  } catch (error) {
+    if (role === "mount") throw error;
+    const log = createLineLog(options.logLevel, { role });
+    log.warn({ err: error }, "log file not opened, logging to stdout");
+    return log;
   }
 }
 

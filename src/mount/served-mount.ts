@@ -15,6 +15,9 @@ import { EngineFileSystem } from "./engine-file-system.ts";
 import type { DurableMemory } from "./durable-memory.ts";
 import type { MountOptions } from "./mount-options.ts";
 
+/** A program that has not noticed the end of its mount may go on asking for ever. */
+const DRAIN_LIMIT_MS = 1_000;
+
 export interface ServedMountOptions {
   readonly fuseFd: number;
   readonly slots: Slots;
@@ -47,29 +50,35 @@ export class ServedMount {
       store: (id, bytes) => this.#session.notify(encodeStore(id, bytes.length), bytes),
       drop: (id) => this.#session.notify(encodeInvalidPages(id)),
     };
-    this.#engine = new Engine(store, options.engine, memory, {
+    const onLostUpload = (error: unknown) => log.error({ err: error }, "upload failed after close");
+    const { blockedWritesMax } = slots;
+    this.#engine = new Engine(store, { ...options.engine, blockedWritesMax }, memory, {
       reader,
       pages,
       allocate: allocateLarge,
+      onLostUpload,
     });
     const engine = this.#engine;
     journal.state = function* records() {
       if (connection !== undefined) yield connection;
       yield* engine.records();
     };
+    const crowding = new Crowding(this.#engine.table, options.engine.inodesMax, {
+      notify: (message) => this.#session.notify(message),
+      journal,
+      onThinned: (inodes) => log.debug({ inodes }, "inodes thinned"),
+    });
+    journal.onFull = () => crowding.check();
     const fileSystem = new EngineFileSystem(this.#engine, {
       config: options.engine,
       startedMs,
       admits: admission(options.lets, process.getuid?.() ?? 0),
-      crowding: new Crowding(this.#engine.table, options.engine.inodesMax, {
-        notify: (message) => this.#session.notify(message),
-        hasRoom: () => journal.hasRoom,
-        onThinned: (inodes) => log.debug({ inodes }, "inodes thinned"),
-      }),
-      onLostUpload: (error) => log.error({ err: error }, "upload failed after close"),
+      crowding,
+      onLostUpload,
     });
     const protocol = new Protocol(fileSystem, {
       idmap: mountedByUs && options.lets === "all",
+      maxWriteBytes: slots.maxWriteBytes,
       onNegotiated: (negotiated) => {
         log.debug({ ...negotiated }, "connection negotiated");
         const { minor, flags, flags2 } = negotiated;
@@ -94,8 +103,15 @@ export class ServedMount {
     return this.#session.ended;
   }
 
-  /** Completes every acknowledged write. True when all of them are in S3. */
+  /** Serves no more and changes nothing: a successor finds everything as it is. */
+  leave(): number {
+    this.#session.stop();
+    return 0;
+  }
+
+  /** Completes what was closed or synced, aborts what is open. True when nothing closed is lost. */
   async finish(): Promise<boolean> {
+    await this.#session.drain(DRAIN_LIMIT_MS);
     const failures = await this.#engine.finish();
     for (const error of failures) this.#log.error({ err: error }, "upload failed at the end");
     this.#session.stop();

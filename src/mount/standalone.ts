@@ -2,6 +2,7 @@ import { realpathSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import { EngineFailure } from "../supervisor/engine-process.ts";
 import { Supervisor } from "../supervisor/supervisor.ts";
+import { FuseConnection } from "../sys/fuse-connection.ts";
 import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
 import { createMountMemory } from "../sys/mount-fds.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
@@ -22,8 +23,9 @@ export async function runStandalone(
 ): Promise<number> {
   const fuse = options.inheritedFd ?? openDevice();
   let directory: string | undefined;
+  let connection: FuseConnection | undefined;
   const mount = () => {
-    directory = attach(fuse, options);
+    ({ directory, connection } = attach(fuse, options));
   };
   const mountedByUs = options.inheritedFd === undefined;
   const asked = untilSignal();
@@ -44,6 +46,8 @@ export async function runStandalone(
   if (directory !== undefined) leave(directory);
   supervisor.finish();
   const status = await supervisor.ended;
+  // A thread of a dead engine may still wait inside the kernel and keep the connection alive.
+  connection?.abort();
   log.info({ directory: options.directory, complete: status === 0 }, "unmounted");
   return status;
 }
@@ -56,7 +60,12 @@ function openDevice(): number {
   }
 }
 
-function attach(fuseFd: number, options: MountOptions): string {
+interface Attached {
+  readonly directory: string;
+  readonly connection: FuseConnection | undefined;
+}
+
+function attach(fuseFd: number, options: MountOptions): Attached {
   try {
     const directory = realpathSync(options.directory);
     const { readOnly } = options.engine;
@@ -64,7 +73,7 @@ function attach(fuseFd: number, options: MountOptions): string {
     // Before the engine comes: a file keeps what was set when it was opened.
     const device = mountAt(readMounts(), directory)?.device;
     if (device !== undefined) raiseReadAhead(device, READ_AHEAD_KIB);
-    return directory;
+    return { directory, connection: device === undefined ? undefined : new FuseConnection(device) };
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new Failure("invalid", `can't mount at ${options.directory}: ${reason}`, error);
@@ -80,9 +89,12 @@ function leave(directory: string): void {
   }
 }
 
+/**
+ * The listeners stay: a second signal must not kill this process, whose end would be that of its
+ * engine, which removes the uploads of open files meanwhile.
+ */
 async function untilSignal(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  process.once("SIGTERM", () => resolve());
-  process.once("SIGINT", () => resolve());
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => resolve());
   return promise;
 }

@@ -5,7 +5,8 @@ import type { Protocol } from "../fuse/protocol.ts";
 import { IN_HEADER_BYTES, readUint64 } from "../fuse/request.ts";
 import type { Life } from "./test-life.ts";
 
-const PID = 42;
+/** Larger than any pid that Linux gives: nothing that the machine runs is meant by accident. */
+const PID = 5_000_042;
 const RESENT = 0x8000_0000;
 const DIRENT_BYTES = 24;
 
@@ -69,15 +70,27 @@ export class TestKernel {
     nodeid: number,
     struct: Buffer,
     tail: string | Buffer = "",
+    pid = PID,
   ): Promise<Buffer> {
     const sent = {
-      bytes: encode(opcode, nodeid, struct, tail),
+      bytes: encode(opcode, nodeid, struct, tail, pid),
       answered: Promise.withResolvers<Buffer>(),
     };
     const unique = this.#send(sent);
     this.#waiting.set(unique, sent);
     this.#serve(unique, sent, false);
     return sent.answered.promise;
+  }
+
+  /** A signal comes to all that wait for an answer. */
+  interrupt(): void {
+    for (const unique of this.#waiting.keys()) {
+      const struct = Buffer.alloc(8);
+      writeUint64(struct, unique, 0);
+      const bytes = encode(OPCODE.INTERRUPT, 0, struct, "", 0);
+      const sent = { bytes, answered: Promise.withResolvers<Buffer>() };
+      this.#serve(this.#send(sent), sent, false);
+    }
   }
 
   /** An answer with an entry: the kernel has one more reference. */
@@ -91,7 +104,7 @@ export class TestKernel {
     const struct = Buffer.alloc(8);
     writeUint64(struct, count, 0);
     const sent = {
-      bytes: encode(OPCODE.FORGET, nodeid, struct, ""),
+      bytes: encode(OPCODE.FORGET, nodeid, struct, "", 0),
       answered: Promise.withResolvers<Buffer>(),
     };
     const left = (this.references.get(nodeid) ?? 0) - count;
@@ -144,14 +157,20 @@ export class TestKernel {
   }
 }
 
-function encode(opcode: number, nodeid: number, struct: Buffer, tail: string | Buffer): Buffer {
+function encode(
+  opcode: number,
+  nodeid: number,
+  struct: Buffer,
+  tail: string | Buffer,
+  pid: number,
+): Buffer {
   const behind =
     typeof tail === "string" && tail !== "" ? Buffer.from(`${tail}\0`) : Buffer.from(tail);
   const bytes = Buffer.concat([Buffer.alloc(IN_HEADER_BYTES), struct, behind]);
   bytes.writeUInt32LE(bytes.length, 0);
   bytes.writeUInt32LE(opcode, 4);
   writeUint64(bytes, nodeid, 16);
-  bytes.writeUInt32LE(PID, 32);
+  bytes.writeUInt32LE(pid, 32);
   return bytes;
 }
 
@@ -166,14 +185,15 @@ export interface Dirent {
   readonly next: number;
 }
 
-export function readDirents(page: Buffer): Dirent[] {
+/** `entryBytes`: what READDIRPLUS puts before each dirent. */
+export function readDirents(page: Buffer, entryBytes = 0): Dirent[] {
   const dirents: Dirent[] = [];
-  for (let at = 0; at < page.length;) {
+  for (let at = entryBytes; at < page.length;) {
     const nameBytes = page.readUInt32LE(at + 16);
     const start = at + DIRENT_BYTES;
     const name = page.toString("utf8", start, start + nameBytes);
     dirents.push({ name, next: readUint64(page, at + 8) });
-    at += Math.ceil((DIRENT_BYTES + nameBytes) / 8) * 8;
+    at += Math.ceil((DIRENT_BYTES + nameBytes) / 8) * 8 + entryBytes;
   }
   return dirents;
 }

@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { PageCache } from "../engine/page-cache.ts";
 import type { Journal } from "../journal/journal.ts";
+import type { Spool } from "../journal/spool.ts";
 import type { MemoryStore } from "../s3/memory-store.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
 
@@ -28,9 +29,15 @@ export class Life {
     if (this.#ended) return false;
     this.#instantsLeft -= 1;
     if (this.#instantsLeft >= 0) return true;
+    this.end();
+    return false;
+  }
+
+  /** Ends the engine at this very instant, as kill -9 does. */
+  end(): void {
+    if (this.#ended) return;
     this.#ended = true;
     this.#onEnd();
-    return false;
   }
 }
 
@@ -43,15 +50,22 @@ type Call = (...args: readonly unknown[]) => Promise<unknown>;
 export function mortalStore(
   bucket: MemoryStore,
   life: Life,
-  onCall: (name: string, args: readonly unknown[]) => void,
+  onCall: (name: string, args: readonly unknown[]) => Promise<void> | undefined,
 ): ObjectStore {
   let calls = 0;
   return new Proxy(bucket, {
     get(target, name) {
+      // No request is made for that.
+      if (name === "earliestNowMs") return () => target.earliestNowMs();
       const call = Reflect.get(target, name) as Call;
       return async (...args: readonly unknown[]) => {
         if (!life.goesOn()) return new Promise(() => {});
-        onCall(String(name), args);
+        try {
+          await onCall(String(name), args);
+        } catch (error) {
+          if (life.ended) return new Promise(() => {});
+          throw error;
+        }
         for (let turn = calls++ % 3; turn > 0; turn--) await new Promise(setImmediate);
         if (life.ended) return new Promise(() => {});
         const answer = await call.apply(target, [...args]).catch((error: unknown) => ({ error }));
@@ -61,6 +75,28 @@ export function mortalStore(
       };
     },
   });
+}
+
+/**
+ * The spool of a mortal, which may die when it has returned or taken memory. Returned memory may be
+ * taken, and cleared, by another writer in the same turn of the event loop.
+ */
+export function mortalSpool(spool: Spool, life: Life): Spool {
+  const [give, take] = [spool.give.bind(spool), spool.take.bind(spool)];
+  spool.give = (segment) => {
+    if (!life.goesOn()) return;
+    const { usedBytes } = spool;
+    give(segment);
+    if (spool.usedBytes < usedBytes) segment.clear(); // given twice, it may be another one's
+    life.goesOn();
+  };
+  spool.take = (...sizes) => {
+    life.goesOn();
+    const segment = take(...sizes);
+    life.goesOn();
+    return segment;
+  };
+  return spool;
 }
 
 /** What the kernel keeps of contents, as text; it takes a while to do as it is told. */
@@ -79,13 +115,23 @@ export function mortalPages(kept: Map<number, string>, life: Life): PageCache {
 
 export function mortalJournal(journal: Journal, life: Life) {
   return {
-    note: (record: Parameters<Journal["note"]>[0]) => {
-      if (life.goesOn()) journal.note(record);
+    note: (...noted: Parameters<Journal["note"]>) => {
+      if (life.goesOn()) journal.note(...noted);
     },
     commit: () => {
       if (!life.goesOn()) return;
       journal.commit();
       life.goesOn();
+    },
+    /** An engine may die before and after the compaction. */
+    makeRoom: () => {
+      if (!life.goesOn()) return true;
+      const hasRoom = journal.makeRoom();
+      life.goesOn();
+      return hasRoom;
+    },
+    get shrunk() {
+      return journal.shrunk;
     },
     get hasRoom() {
       return journal.hasRoom;

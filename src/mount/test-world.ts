@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Failure } from "../base/failure.ts";
 import { Engine } from "../engine/engine.ts";
 import type { EngineMemory } from "../engine/engine.ts";
 import { TEST_CONFIG } from "../engine/test-config.ts";
@@ -8,9 +9,18 @@ import { MemoryStore } from "../s3/memory-store.ts";
 import { testFileSystem } from "./test-file-system.ts";
 import { TestKernel } from "./test-kernel.ts";
 import { TestProgram } from "./test-program.ts";
-import { Life, mortalJournal, mortalPages, mortalStore } from "./test-life.ts";
+import { Life, mortalJournal, mortalPages, mortalSpool, mortalStore } from "./test-life.ts";
 
 const SPOOL_BYTES = 1 << 17;
+/** Parts are sent early when memory is short, as S3 and the kernel allow it with larger ones. */
+const writePartLimits = { minBytes: 6, countMax: 10_000, writeBytesMax: 8 };
+const CONFIG = { ...TEST_CONFIG, writePartLimits };
+/** A segment of the spool takes a page, however little it holds. */
+const PAGE_BYTES = 4096;
+/** The calls by which bytes get into S3. */
+const SENDING = new Set(["put", "uploadPart", "completeUpload"]);
+/** The calls that look whether an object is there, and the one that deletes it. */
+const ASKING = new Set(["head", "findOwn", "delete"]);
 const TURNS_MAX = 2_000;
 
 export interface WorldPlan {
@@ -18,6 +28,9 @@ export interface WorldPlan {
   readonly lives: readonly number[];
   readonly resends: boolean;
   readonly areaBytes: number;
+  readonly spoolBytes?: number;
+  /** Of the calls by which bytes get into S3, the first of each so many fails without effect. */
+  readonly failsEvery?: number;
   /** What happens in the world before the next engine is there. */
   readonly onDeath?: (bucket: MemoryStore) => void;
 }
@@ -32,18 +45,29 @@ export class TestWorld {
   /** Parts that the journal says are sent, as `uploadId partNumber`. */
   readonly #sent = new Set<string>();
   readonly #bugs: unknown[] = [];
+  readonly #failsEvery: number;
+  /** All that fits into the spool, counted in the engine's own way. */
+  readonly #spoolLimitBytes: number;
+  #sendingCalls = 0;
+  readonly #stalls = new Map<string, { begun: () => void; end: Promise<void> }>();
   deaths = 0;
+  /** While S3 is away, every HEAD and every DELETE fails without effect. */
+  isAway = false;
+  #life!: Life;
   #memory: TestMemory;
   #engine!: Engine;
   #spool!: EngineMemory["spool"];
 
-  constructor({ lives, resends, areaBytes, onDeath }: WorldPlan) {
+  constructor(plan: WorldPlan) {
+    const { lives, resends, areaBytes, onDeath, spoolBytes = SPOOL_BYTES } = plan;
+    this.#failsEvery = plan.failsEvery ?? Infinity;
+    this.#spoolLimitBytes = (spoolBytes / PAGE_BYTES) * CONFIG.writePartSizeBytes;
     this.#onDeath = () => onDeath?.(this.bucket);
     this.#lives = [...lives];
     this.kernel = new TestKernel(resends);
     this.program = new TestProgram(this.kernel);
-    this.#memory = new TestMemory(areaBytes, SPOOL_BYTES);
-    this.#start(this.#memory.begin());
+    this.#memory = new TestMemory(areaBytes, spoolBytes);
+    this.#start(this.#memory.begin(this.#spoolLimitBytes));
   }
 
   get spoolBytes(): number {
@@ -56,6 +80,18 @@ export class TestWorld {
 
   get engine(): Engine {
     return this.#engine;
+  }
+
+  /** S3 stalls at the next such call: `begun` resolves, and the call goes on when it is let go. */
+  stall(call: string): { readonly begun: Promise<void>; readonly letGo: () => void } {
+    const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    this.#stalls.set(call, { begun: begun.resolve, end: end.promise });
+    return { begun: begun.promise, letGo: end.resolve };
+  }
+
+  /** Kills the engine; the next one starts a moment later. */
+  kill(): void {
+    this.#life.end();
   }
 
   /** Ends when the work has; fails when it never will. */
@@ -90,21 +126,23 @@ export class TestWorld {
 
   #start(memory: ReturnType<TestMemory["resume"]>): void {
     const life = new Life(this.#lives.shift() ?? Infinity, () => this.#die());
+    this.#life = life;
     const journal = mortalJournal(memory.journal, life);
     const store = mortalStore(this.bucket, life, (name, args) => this.#checkCall(name, args));
     const pages = mortalPages(this.kernel.pages, life);
-    const engine = new Engine(store, TEST_CONFIG, { ...memory, journal }, { pages });
+    const spool = mortalSpool(memory.spool, life);
+    const engine = new Engine(store, CONFIG, { ...memory, journal, spool }, { pages });
     memory.journal.state = () => engine.records();
     this.#engine = engine;
     this.#spool = memory.spool;
-    const fileSystem = testFileSystem(engine, TEST_CONFIG, (error) => this.#bugs.push(error));
-    const protocol = new Protocol(fileSystem, {
-      idmap: false,
-      onNegotiated: () => undefined,
-      onBug: (error) => {
-        if (!life.ended) this.#bugs.push(error);
-      },
+    const fileSystem = testFileSystem(engine, CONFIG, (error) => {
+      if (!life.ended && !this.program.hasFailed) this.#bugs.push(error);
     });
+    const onBug = (error: unknown) => {
+      if (!life.ended) this.#bugs.push(error);
+    };
+    const events = { idmap: false, onNegotiated: () => undefined, onBug };
+    const protocol = new Protocol(fileSystem, events, 0);
     if (!life.ended) this.kernel.connect(protocol, life, () => journal.commit());
   }
 
@@ -115,7 +153,7 @@ export class TestWorld {
     this.#onDeath();
     setImmediate(() => {
       try {
-        const found = this.#memory.resume();
+        const found = this.#memory.resume(this.#spoolLimitBytes);
         for (const { upload } of found.saved?.handles.values() ?? []) {
           const uploadId = upload.created?.uploadId;
           for (const part of upload.sent.keys()) this.#sent.add(`${uploadId} ${part}`);
@@ -127,8 +165,21 @@ export class TestWorld {
     });
   }
 
-  #checkCall(name: string, [, uploadId, part]: readonly unknown[]): void {
-    if (name !== "uploadPart" || !this.#sent.has(`${String(uploadId)} ${String(part)}`)) return;
-    this.#bugs.push(new Error(`part ${String(part)} is sent again`));
+  #checkCall(name: string, [, uploadId, part]: readonly unknown[]): Promise<void> | undefined {
+    if (SENDING.has(name) && this.#sendingCalls++ % this.#failsEvery === 0) {
+      if (this.#failsEvery !== Infinity) throw new Failure("remote", `${name} shall fail`);
+    }
+    if (name === "uploadPart" && this.#sent.has(`${String(uploadId)} ${String(part)}`)) {
+      this.#bugs.push(new Error(`part ${String(part)} is sent again`));
+    }
+    this.#checkThere(name);
+    const stall = this.#stalls.get(name);
+    this.#stalls.delete(name);
+    stall?.begun();
+    return stall?.end.then(() => this.#checkThere(name));
+  }
+
+  #checkThere(name: string): void {
+    if (this.isAway && ASKING.has(name)) throw new Failure("remote", `${name}: S3 is away`);
   }
 }

@@ -11,6 +11,7 @@ import { countOomKills } from "../supervisor/oom-kills.ts";
 import { POLLERR, POLLIN, eventsOf } from "../sys/poll.ts";
 import { CredentialsFile } from "./credentials-file.ts";
 import { LastWords } from "./last-words.ts";
+import { ProgramOutput } from "./program-output.ts";
 
 /** How the program's parser of options says that it was called wrongly. */
 const USAGE_STATUS = 2;
@@ -27,6 +28,8 @@ export interface MountS3Settings {
   readonly program: string;
   /** Memory, for the file with the keys. */
   readonly credentialsDir: string;
+  /** Takes what the program prints, at every level: its own options say how much that is. */
+  readonly outputLog: Log;
 }
 
 export interface MountS3Options extends MountS3Settings {
@@ -64,12 +67,15 @@ export class MountS3 {
     this.#keys.write(spec.credentials);
     this.#child = spawn(options.program, mountS3Args(spec), {
       env: mountS3Environment(spec, this.#keys.env, process.env),
-      stdio: ["ignore", "inherit", "pipe", fuseFd],
+      stdio: ["ignore", "pipe", "pipe", fuseFd],
     });
-    this.#child.stderr?.on("data", (bytes: Buffer) => {
-      this.#words.add(bytes);
-      process.stderr.write(bytes); // for kubectl logs
-    });
+    const { stdout, stderr } = this.#child;
+    stderr?.on("data", (bytes: Buffer) => this.#words.add(bytes));
+    for (const stream of [stdout, stderr]) {
+      const output = new ProgramOutput("mount-s3", options.outputLog);
+      stream?.on("data", (bytes: Buffer) => output.add(bytes));
+      stream?.once("end", () => output.end());
+    }
     this.#end = endOf(this.#child);
     this.#ready.promise.catch(() => {}); // whoever waits for it hears of it
     this.ended = this.#run(fuseFd);

@@ -10,6 +10,7 @@ import type {
   MountRequest,
   MountSpec,
 } from "../handover/messages.ts";
+import { withCacheLimit } from "./cache-limit.ts";
 import { podEnvironment } from "../supervisor/engine-process.ts";
 import { closeAll, listOf, MOUNT_FDS, mountFdsOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
@@ -25,6 +26,13 @@ export type StartMountS3 = (
   fuseFd: number,
   own: { readonly log: Log; readonly onDeath: (cause: string) => void },
 ) => Keeper;
+
+export interface MounterOptions {
+  /** With it that program serves, and nothing else does. */
+  readonly mountS3?: StartMountS3 | undefined;
+  /** The most that an engine here may keep in a cache. */
+  readonly cacheLimitMib?: number | undefined;
+}
 
 interface Served {
   readonly spec: MountSpec;
@@ -43,16 +51,17 @@ export class Mounter {
   readonly #over = Promise.withResolvers<number>();
   readonly #server: HandoverServer;
   readonly #mountS3: StartMountS3 | undefined;
+  readonly #cacheLimitMib: number | undefined;
   #keeper: Keeper | undefined;
   /** What the keeper serves: the node service may ask for it, to keep it too. */
   #served: Served | undefined;
   #serving = false;
   #leaving = false;
 
-  /** With `mountS3` that program serves, and nothing else does. */
-  constructor(log: Log, mountS3?: StartMountS3) {
+  constructor(log: Log, { mountS3, cacheLimitMib }: MounterOptions = {}) {
     this.#log = log;
     this.#mountS3 = mountS3;
+    this.#cacheLimitMib = cacheLimitMib;
     this.#server = new HandoverServer((...a) => this.#handle(...a), log);
   }
 
@@ -128,14 +137,17 @@ export class Mounter {
       throw new Failure("invalid", `${fds.length} descriptors came, not fuse alone`);
     }
     const onDeath = (cause: string) => this.#server.tell({ note: "given-up", cause });
-    const keeper = start(spec, fuseFd, { log: this.#log, onDeath });
+    const keeper = start({ ...spec, args: this.#argsOf(spec) }, fuseFd, {
+      log: this.#log,
+      onDeath,
+    });
     this.#served = { spec, fds: undefined, resume };
     return keeper;
   }
 
   #supervise(spec: MountSpec, resume: boolean, fds: MountFds): Supervisor {
     const { bucket, credentials } = spec;
-    const args = [bucket, "/dev/fd/0", ...spec.args]; // a place that the engine does not use
+    const args = [bucket, "/dev/fd/0", ...this.#argsOf(spec)]; // the engine uses no such place
     const env = podEnvironment(spec.env, process.env);
     this.#served = { spec, fds, resume };
     const engine = { args, env, credentials, mountedByUs: true };
@@ -146,6 +158,10 @@ export class Mounter {
       onRecovered: ({ cause, pauseMs }) => this.#server.tell({ note: "recovered", cause, pauseMs }),
       onGivenUp: (cause) => this.#server.tell({ note: "given-up", cause: cause.slice(0, 1000) }),
     });
+  }
+
+  #argsOf({ args }: MountSpec): string[] {
+    return withCacheLimit(args, this.#cacheLimitMib);
   }
 
   /** Who asks brings a socket, and finds the descriptors in it when the answer comes. */

@@ -1,5 +1,7 @@
 import { Buffer } from "node:buffer";
-import { closeSync, readSync } from "node:fs";
+import { closeSync, readFileSync, readSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { containerMemory } from "../base/container-memory.ts";
 import { Failure, isFailureKind } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import { LineBuffer } from "../base/line-buffer.ts";
@@ -9,10 +11,10 @@ import type { ChildEnd } from "../sys/child.ts";
 import { SystemError } from "../sys/libc.ts";
 import { listOf } from "../sys/mount-fds.ts";
 import type { MountFds } from "../sys/mount-fds.ts";
-import { FOREVER_MS } from "../sys/poll.ts";
 import { sendWithFds, socketPair, untilReadable } from "../sys/unix-socket.ts";
 import { CONTROL_FD_VARIABLE, CONTROL_LINE_MAX } from "./control-messages.ts";
 import type { ControlMessage, Start } from "./control-messages.ts";
+import { heapFlags } from "./heap-limit.ts";
 
 /** For names, the files of a cache, and notifications, which may wait long inside the kernel. */
 const POOL_THREADS = "8";
@@ -29,7 +31,20 @@ export interface EngineSpec {
   readonly mount?: () => void;
   /** With default_permissions, then: the kernel insists on it for some features. */
   readonly mountedByUs: boolean;
+  /** The memory limit of the container; that of this process if absent. */
+  readonly containerBytes?: number;
 }
+
+export interface EngineStart {
+  readonly resume: boolean;
+  /** How many times as large as usual its heap may be. */
+  readonly heapFactor?: number;
+}
+
+/** How often the engine's process is looked at: see isZombie(). */
+const LOOK_AGAIN_MS = 1_000;
+const REMAINS_MS = 1_000;
+const KILLED: ChildEnd = { code: null, signal: "SIGKILL" };
 
 /** In an engine's own words, which it has also written where people look. */
 export class EngineFailure extends Failure {}
@@ -52,11 +67,12 @@ export class EngineProcess {
   #onAlive: (() => void) | undefined;
 
   /** The descriptors are inherited: the caller keeps its own. */
-  constructor(spec: EngineSpec, fds: MountFds, how: { readonly resume: boolean }) {
+  constructor(spec: EngineSpec, fds: MountFds, how: EngineStart) {
     const { mine, theirs } = socketPair();
     this.#control = mine;
     try {
-      this.#child = spawnEngine(spec, [...listOf(fds), theirs], theirs);
+      const flags = heapFlags(spec.containerBytes ?? containerMemory(), how.heapFactor);
+      this.#child = spawnEngine(spec, flags, [...listOf(fds), theirs], theirs);
     } finally {
       closeSync(theirs);
     }
@@ -107,17 +123,23 @@ export class EngineProcess {
       this.#hangUp();
       return { code: 1, signal: null, orderly: false };
     }
-    await this.#listen(control);
-    const end = await this.#child.untilEnd();
+    await this.#listen(control, this.#child.pid);
+    const ended = this.#child.untilEnd();
+    ended.catch(() => undefined); // may settle long after this
+    // The remains of a process that died inside the kernel may stay until its successor answers.
+    const end = await Promise.race([ended, sleep(REMAINS_MS, KILLED, { ref: false })]);
     return { ...end, orderly: this.#orderly };
   }
 
-  async #listen(control: number): Promise<void> {
+  async #listen(control: number, pid: number): Promise<void> {
     const buffer = Buffer.alloc(CONTROL_LINE_MAX);
     const lines = new LineBuffer(CONTROL_LINE_MAX);
     try {
       for (;;) {
-        if (!(await untilReadable(control, FOREVER_MS))) continue;
+        if (!(await untilReadable(control, LOOK_AGAIN_MS))) {
+          if (isZombie(pid)) return;
+          continue;
+        }
         const count = readSync(control, buffer);
         if (count === 0) return;
         for (const line of lines.add(buffer.subarray(0, count))) this.#take(parseJson(line));
@@ -170,6 +192,7 @@ export class EngineProcess {
 /** Undefined: there is no such program, or no room for a process. */
 function spawnEngine(
   { program = process.argv[1] ?? "", args, env }: EngineSpec, // the bundle, or its source
+  flags: readonly string[],
   fds: readonly number[],
   controlFd: number,
 ): Child | undefined {
@@ -178,7 +201,7 @@ function spawnEngine(
   try {
     return new Child({
       path: node,
-      argv: [node, program, "engine", ...args],
+      argv: [node, ...flags, program, "engine", ...args],
       env: { ...env, ...own },
       fds,
     });
@@ -208,4 +231,17 @@ const PASSED_ON = [
 export function podEnvironment(settings: Environment, own: Environment): Environment {
   const passed = PASSED_ON.filter((name) => own[name] !== undefined);
   return { ...settings, ...Object.fromEntries(passed.map((name) => [name, own[name]])) };
+}
+
+/**
+ * Whether the process has died, though a thread of it may be left: one that waits in the kernel
+ * inside a FUSE notification, for a lock whose holder waits for an answer. It keeps all files of
+ * the process open, so that neither the socket nor waitid(2) tells of the death.
+ */
+function isZombie(pid: number): boolean {
+  try {
+    return / [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^.*\)/, ""));
+  } catch {
+    return false; // no /proc here
+  }
 }

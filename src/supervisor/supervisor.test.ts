@@ -12,12 +12,17 @@ const program = join(import.meta.dirname, "test-engine.ts");
 const log = createLog("silent", {});
 
 /** A supervisor whose engines behave one after the other as the words say. */
-function supervise(words: readonly string[], options: Partial<SupervisorOptions> = {}) {
+function supervise(
+  words: readonly string[],
+  options: Partial<SupervisorOptions> = {},
+  limits: { readonly containerBytes?: number } = {},
+) {
   const directory = mkdtempSync(join(tmpdir(), "s3csi-supervisor-"));
   const file = (name: string) => openSync(join(directory, name), "a+");
   const diary = join(directory, "diary");
   const fds = { fuse: file("diary"), slots: file("slots"), journal: file("j"), spool: file("s") };
-  const spec = { program, args: [diary, ...words], env: {}, credentials: null, mountedByUs: true };
+  const args = [diary, ...words];
+  const spec = { program, args, env: {}, credentials: null, mountedByUs: true, ...limits };
   let next = Promise.withResolvers<Recovery>();
   const onRecovered = (recovery: Recovery) => {
     next.resolve(recovery);
@@ -102,6 +107,18 @@ test("what is told to finish while it is dead is finished by the next one", asyn
   mount.supervisor.finish();
   assert.equal(await mount.supervisor.ended, 0);
   assert.deepEqual(mount.diary(), ["start serves new", "start serves resume", "finish serves"]);
+});
+
+test("an engine that does not get by with its heap is followed by one with a larger heap", async () => {
+  const small = { containerBytes: 128 << 20 };
+  await using mount = supervise(["crashes", "remembers"], { giveUpAfterMs: 20_000 }, small);
+  const recovered = mount.recovered();
+  await mount.supervisor.ready;
+  const { attempts } = await Promise.race([
+    recovered,
+    mount.supervisor.ended.then(() => assert.fail("given up")),
+  ]);
+  assert.equal(attempts, 2);
 });
 
 test("one that hangs is killed", async () => {

@@ -13,6 +13,7 @@ const PAUSE_MAX_MS = 5_000;
 /** Who lived this long was well: its death starts a new count of attempts. */
 const WELL_AFTER_MS = 10_000;
 const GIVE_UP_AFTER_MS = 600_000;
+const HEAP_FACTOR_MAX = 4;
 /** From an engine's word that it has failed to its end. */
 const LEAVE_WITHIN_MS = 2_000;
 
@@ -40,7 +41,7 @@ export interface SupervisorOptions {
  * end the connection; and when one has died for certain it starts the next, which goes on.
  */
 export class Supervisor {
-  /** The exit status of the mount: 0 when everything acknowledged is in S3. */
+  /** The exit status of the mount: 0 when every file that was closed is in S3. */
   readonly ended: Promise<number>;
   readonly #fds: MountFds;
   readonly #options: SupervisorOptions;
@@ -50,6 +51,8 @@ export class Supervisor {
   #engine: EngineProcess;
   #oomKills = countOomKills();
   #failures = 0;
+  /** Raised when an engine has died of its heap's limit: a journal may have too many names. */
+  #heapFactor = 1;
   #wanted = true;
 
   /** Owns the descriptors from now on. */
@@ -77,7 +80,7 @@ export class Supervisor {
     this.#engine.rekey(credentials);
   }
 
-  /** Completes what was acknowledged, then ends. */
+  /** Completes files that were closed, aborts those still open, then ends. */
   finish(): void {
     this.#finishing.abort();
     this.#engine.finish();
@@ -116,7 +119,10 @@ export class Supervisor {
       const startedMs = performance.now();
       const end = await this.#engine.ended;
       if (end.orderly || !this.#wanted) return end.code ?? 1;
-      if (performance.now() - startedMs > WELL_AFTER_MS) this.#failures = 0;
+      if (performance.now() - startedMs > WELL_AFTER_MS) {
+        this.#failures = 0;
+        this.#heapFactor = 1; // names that were too many were forgotten meanwhile
+      }
       if (!(await this.#recover(this.#causeOf(end)))) return 1;
     }
   }
@@ -175,12 +181,19 @@ export class Supervisor {
     const kills = countOomKills();
     const outOfMemory = kills > this.#oomKills;
     this.#oomKills = kills;
+    // V8 aborts at the limit of the heap: the next engine would read the same journal and die.
+    if (end.signal === "SIGABRT") {
+      this.#heapFactor = Math.min(2 * this.#heapFactor, HEAP_FACTOR_MAX);
+    }
     if (outOfMemory || end.signal !== "SIGKILL") this.#failures += 1;
     return outOfMemory ? "out of memory" : describe(end);
   }
 
   #start(resume: boolean): EngineProcess {
-    const engine = new EngineProcess(this.#spec, this.#fds, { resume });
+    const engine = new EngineProcess(this.#spec, this.#fds, {
+      resume,
+      heapFactor: this.#heapFactor,
+    });
     const { log, askEveryMs } = this.#options;
     const onHanging = () => {
       log.error({ pid: engine.pid }, "the engine hangs: killing it");

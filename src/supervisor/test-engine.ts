@@ -9,6 +9,10 @@ import { ParentLine } from "./parent-line.ts";
  */
 const [, , , diary = "", ...words] = process.argv;
 
+/** More than the heap of an engine in a container of 128 MiB usually has. */
+const HELD_BYTES = 56 << 20;
+let held: number[] = [];
+
 function write(line: string): void {
   appendFileSync(diary, `${line}\n`);
 }
@@ -25,10 +29,12 @@ async function end(status: number, message: EngineMessage): Promise<void> {
 async function start(): Promise<void> {
   if (word === "deaf") return;
   if (word === "dies") process.exit(9);
+  if (word === "remembers") held = Array.from({ length: HELD_BYTES / 8 }, () => 0.5);
   if (word === "raves") return writeFileSync(Number(process.env[CONTROL_FD_VARIABLE]), "?\n");
   if (word === "invalid") await end(2, { did: "failed", kind: "invalid", message: "what is this" });
   if (word === "away") await end(5, { did: "failed", kind: "remote", message: "S3 is away" });
   await tell({ did: "ready" });
+  if (held.length > 0) write(`holds ${held.length} numbers`);
   if (word === "crashes") process.exit(3);
   if (word === "ends") await end(0, { did: "finished" });
 }

@@ -4,6 +4,8 @@ import * as fs from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import type { S3Server } from "../../tools/stack/s3-server.ts";
+import { S3_SERVERS } from "../../tools/stack/s3-servers.ts";
 import { mountBucket } from "./engine-process.ts";
 import { TestBucket } from "./test-bucket.ts";
 
@@ -45,10 +47,14 @@ async function damagingProxy(endpoint: string, times: number) {
   };
 }
 
-describe("bytes damaged on their way to S3", () => {
+for (const [server, startServer] of Object.entries(S3_SERVERS)) {
+  describe(`bytes damaged on their way to ${server}`, () => damage(startServer));
+}
+
+function damage(startServer: () => Promise<S3Server>): void {
   let bucket: TestBucket;
   before(async () => {
-    bucket = await TestBucket.start();
+    bucket = await TestBucket.start(startServer);
   });
   after(() => bucket[Symbol.asyncDispose]());
 
@@ -78,4 +84,4 @@ describe("bytes damaged on their way to S3", () => {
       });
     }
   }
-});
+}

@@ -8,13 +8,17 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { CONTROL_FD_VARIABLE } from "../../src/supervisor/control-messages.ts";
 import { mountFuse, openFuseDevice, unmount } from "../../src/sys/fuse-mount.ts";
 import { closeMountFds, createMountMemory, MOUNT_FDS } from "../../src/sys/mount-fds.ts";
 import type { MountFds } from "../../src/sys/mount-fds.ts";
 import { MOUNT, mountBucket } from "./engine-process.ts";
+import { FaultProxy } from "./fault-proxy.ts";
 import { TestBucket } from "./test-bucket.ts";
 
+/** No process tells that it has ignored a signal. */
+const SIGNAL_TAKEN_MS = 300;
 const CONTROL_FD = 3;
 const FDS = { fuseFd: 4, slotsFd: 5, journalFd: 6, spoolFd: 7 };
 
@@ -82,15 +86,47 @@ describe("how an engine begins and ends", () => {
     return { do: "start", ...FDS, credentials, resume: false, waits: false, mountedByUs: true };
   }
 
-  test("SIGTERM completes what was written, unmounts and ends with 0", async () => {
+  test("SIGTERM publishes no file that is still open, unmounts and ends with 0", async () => {
     await using mount = await mountBucket(bucket);
+    await using synced = await fs.open(join(mount.dir, "synced"), "w");
+    await synced.write("all of it");
+    await synced.sync();
     await using file = await fs.open(join(mount.dir, "unclosed"), "w");
-    await file.write("acknowledged");
+    await file.write("half of it");
     assert.equal((await mount.engine.stop("SIGTERM")).status, 0);
-    assert.equal((await bucket.get("unclosed")).toString(), "acknowledged");
+    assert.deepEqual(await bucket.keys(), ["synced"]);
+    assert.equal((await bucket.get("synced")).toString(), "all of it");
     assert(!(await fs.readFile("/proc/mounts", "utf8")).includes(mount.dir));
     await file.close().catch(() => undefined);
+    await synced.close().catch(() => undefined);
   });
+
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    test(`a second ${signal} changes nothing: the uploads of open files are removed`, async () => {
+      await using proxy = await FaultProxy.start(bucket.access.endpoint, () => undefined);
+      const removing = Promise.withResolvers<void>();
+      const goOn = Promise.withResolvers<void>();
+      proxy.hold = ({ method }) => {
+        if (method !== "DELETE") return undefined;
+        removing.resolve();
+        return goOn.promise;
+      };
+      const args = ["--endpoint-url", proxy.url, "--part-size=5242880"];
+      await using mount = await mountBucket(bucket, args);
+      await using file = await fs.open(join(mount.dir, "unclosed"), "w");
+      await file.write(Buffer.alloc(12 << 20, 7));
+      mount.engine.child.kill(signal);
+      await removing.promise;
+      mount.engine.child.kill(signal);
+      await delay(SIGNAL_TAKEN_MS);
+      goOn.resolve();
+      const ended = await mount.engine.ended;
+      await file.close().catch(() => undefined);
+      assert.deepEqual(ended, { status: 0, stderr: "" });
+      assert.equal(await bucket.unfinishedUploads(), 0);
+      assert(!(await bucket.keys()).includes("unclosed"));
+    });
+  }
 
   test("an engine that somebody starts by hand says who starts it, and ends", async () => {
     const words = [MOUNT[0], "engine", bucket.name, "/mnt"];
@@ -106,17 +142,19 @@ describe("how an engine begins and ends", () => {
     assert.equal((await mount.engine.ended).status, 0);
   });
 
-  test("handed over: ready, then finish completes writes and leaves the connection alive", async () => {
+  test("handed over: ready, then finish ends writes and leaves the connection alive", async () => {
     await using owner = await ownMount();
     await using engine = startEngine(owner);
     engine.tell(startMessage());
     assert.deepEqual(await engine.said(), { did: "ready" });
-    await using file = await fs.open(join(owner.dir, "handed"), "w");
-    await file.write("over");
+    await fs.writeFile(join(owner.dir, "handed"), "over");
+    await using file = await fs.open(join(owner.dir, "open"), "w");
+    await file.write("half of it");
     engine.tell({ do: "finish" });
     assert.deepEqual(await engine.said(), { did: "finished" });
     assert.deepEqual(await engine.exited, [0, null]);
     assert.equal((await bucket.get("handed")).toString(), "over");
+    assert(!(await bucket.keys()).includes("open"));
     assert((await fs.readFile("/proc/mounts", "utf8")).includes(owner.dir), "still mounted");
     owner.leave(); // else this test's own close(2) would wait for an engine
     await file.close().catch(() => undefined);

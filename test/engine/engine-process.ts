@@ -31,6 +31,8 @@ export class EngineProcess implements AsyncDisposable {
   readonly child: ChildProcess;
   readonly ended: Promise<Ended>;
   readonly mounted: Promise<void>;
+  /** Log lines of the mount, its engines included. */
+  readonly logged: string[] = [];
   #stderr = "";
 
   constructor(
@@ -49,6 +51,7 @@ export class EngineProcess implements AsyncDisposable {
     this.mounted = promise;
     if (this.child.stdout !== null) {
       createInterface({ input: this.child.stdout }).on("line", (line) => {
+        this.logged.push(line);
         if (line.includes('"msg":"mounted"')) resolve();
       });
     }
@@ -61,6 +64,11 @@ export class EngineProcess implements AsyncDisposable {
   /** The process that serves the mount, a child of the one that was started. */
   get servingPid(): number | undefined {
     return childrenOf(this.child.pid ?? 0)[0];
+  }
+
+  /** All children, also those that have died and are not reaped yet. */
+  get servingPids(): number[] {
+    return childrenOf(this.child.pid ?? 0);
   }
 
   async stop(signal: NodeJS.Signals): Promise<Ended> {

@@ -3,6 +3,8 @@ import { createHash, randomBytes } from "node:crypto";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import type { S3Server } from "../../tools/stack/s3-server.ts";
+import { S3_SERVERS } from "../../tools/stack/s3-servers.ts";
 import { FaultProxy, FAULTS } from "./fault-proxy.ts";
 import type { Fault } from "./fault-proxy.ts";
 import { mountBucket } from "./engine-process.ts";
@@ -24,10 +26,14 @@ function faultsFrom(seed: number): () => Fault | undefined {
   return () => (next() < FAULTY_SHARE ? FAULTS[Math.floor(next() * FAULTS.length)] : undefined);
 }
 
-describe("with a bad network between engine and S3", () => {
+for (const [server, startServer] of Object.entries(S3_SERVERS)) {
+  describe(`with a bad network between engine and ${server}`, () => faults(startServer));
+}
+
+function faults(startServer: () => Promise<S3Server>): void {
   let bucket: TestBucket;
   before(async () => {
-    bucket = await TestBucket.start();
+    bucket = await TestBucket.start(startServer);
   });
   after(() => bucket[Symbol.asyncDispose]());
 
@@ -70,8 +76,9 @@ describe("with a bad network between engine and S3", () => {
     }
     assert((await proxy.openConnections) <= 64, "connections are given back");
     assert.equal((await mount.engine.stop("SIGTERM")).status, 0);
+    assert.equal(await bucket.unfinishedUploads(), 0);
   });
-});
+}
 
 function once(fault: Fault): () => Fault | undefined {
   let left = 1;

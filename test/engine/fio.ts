@@ -28,8 +28,8 @@ interface FioJob {
 
 export type FioOptions = Readonly<Record<string, string | number>> & { readonly numjobs: number };
 
-/** Fails when a job saw an error, or a block that is not as it was written. */
-export async function fio(directory: string, options: FioOptions): Promise<readonly FioJob[]> {
+/** The arguments of execFile() or spawn() that run it. */
+export async function fioCommand(directory: string, options: FioOptions) {
   const root = await unpackedPackages("fio", PACKAGES);
   const all = {
     name: "job",
@@ -45,7 +45,13 @@ export async function fio(directory: string, options: FioOptions): Promise<reado
   const args = Object.entries(all).map(([name, value]) => `--${name}=${value}`);
   const libraries = globSync("{lib,usr/lib}/*-linux-gnu{,/ceph}", { cwd: root });
   const env = { LD_LIBRARY_PATH: libraries.map((path) => join(root, path)).join(":") };
-  const { stdout } = await run(join(root, "usr/bin/fio"), args, { env, maxBuffer: 16 << 20 });
+  return [join(root, "usr/bin/fio"), args, { env }] as const;
+}
+
+/** Fails when a job saw an error, or a block that is not as it was written. */
+export async function fio(directory: string, options: FioOptions): Promise<readonly FioJob[]> {
+  const [program, args, { env }] = await fioCommand(directory, options);
+  const { stdout } = await run(program, args, { env, maxBuffer: 16 << 20 });
   const { jobs } = JSON.parse(stdout) as FioResult;
   assert.equal(jobs.length, options.numjobs);
   for (const { error } of jobs) assert.equal(error, 0);

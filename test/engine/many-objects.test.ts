@@ -3,10 +3,10 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
-import { startS3Server } from "../../tools/stack/s3-server.ts";
 import { mountBucket } from "./engine-process.ts";
 import { limitMemory } from "./memory-limit.ts";
-import { TestBucket } from "./test-bucket.ts";
+import { fillBucket, startFileBucket } from "./fill-bucket.ts";
+import type { TestBucket } from "./test-bucket.ts";
 
 const run = promisify(execFile);
 const FULL = process.env["FULL"] === "1";
@@ -16,15 +16,6 @@ const IN_ONE_DIRECTORY = FULL ? 100_000 : 20_000;
 const CONTAINER_MIB = 512;
 /** The engine itself, a page or two, and the inodes that the kernel remembers (about 1 KiB each). */
 const LISTING_MIB_MAX = FULL ? 256 : 160;
-
-/** An object of this server is a file: far sooner made than uploaded. */
-const FILL = `use File::Path "make_path"; my $count = shift;
-  for my $dir (@ARGV) {
-    make_path($dir);
-    for my $n (0 .. $count - 1) {
-      open(my $file, ">", sprintf("%s/file-%06d", $dir, $n)) or die; print $file "x";
-    }
-  }`;
 
 /** How many files of each size there are. */
 async function sizesBelow(dir: string): Promise<string> {
@@ -36,16 +27,11 @@ async function sizesBelow(dir: string): Promise<string> {
 describe("a bucket of very many objects", () => {
   let bucket: TestBucket;
   before(async () => {
-    let dataDir = "";
-    bucket = await TestBucket.start(async () => {
-      const server = await startS3Server();
-      ({ dataDir } = server);
-      return server;
-    });
-    const cwd = join(dataDir, bucket.name);
+    const started = await startFileBucket();
+    ({ bucket } = started);
     const trees = Array.from({ length: DIRECTORIES }, (_, n) => `tree/d${n}`);
-    await run("perl", ["-e", FILL, String(FILES_PER_DIRECTORY), ...trees], { cwd });
-    await run("perl", ["-e", FILL, String(IN_ONE_DIRECTORY), "one"], { cwd });
+    await fillBucket(started.bucketDir, trees, FILES_PER_DIRECTORY, "file-%06d");
+    await fillBucket(started.bucketDir, ["one"], IN_ONE_DIRECTORY, "file-%06d");
   });
   after(() => bucket[Symbol.asyncDispose]());
 

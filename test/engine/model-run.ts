@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import * as fs from "node:fs/promises";
+import { constants } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { ReferenceModel } from "./reference-model.ts";
+import { isRight, ReferenceModel, strayOf } from "./reference-model.ts";
 import type { Operation, Outcome } from "./reference-model.ts";
+import { isMappable } from "./shared-mapping.ts";
 import type { TestBucket } from "./test-bucket.ts";
 
 const ERRNO: Readonly<Record<string, string>> = { absent: "ENOENT", conflict: "EEXIST" };
@@ -39,9 +43,12 @@ export class ModelRun {
       return;
     }
     const want = model.run(one, content);
-    const got = await around(() => outcomeOf(one, join(this.#place.dir, key), content));
-    assert.equal(got, ERRNO[want] ?? want);
-    if (one.do === "write" && one.sizeBytes === 0 && got === "ok") await this.#arrival(key);
+    const replace = () => this.#place.bucket.put(this.#place.prefix + key, content);
+    const path = join(this.#place.dir, key);
+    const got = await around(() => outcomeOf(() => act(one, path, content, replace)));
+    assert(isRight(one, got, ERRNO[want] ?? want), `${got} instead of ${ERRNO[want] ?? want}`);
+    const isEmpty = (one.do === "write" || one.do === "share") && one.sizeBytes === 0;
+    if (isEmpty && got === "ok") await this.#arrival(key);
     assert.deepEqual(await this.keys(), [...model.objects.keys()].toSorted(byName));
   }
 
@@ -76,21 +83,78 @@ async function runAlone(operation: () => Promise<Outcome>): Promise<Outcome> {
   return operation();
 }
 
-async function act({ do: verb, sizeBytes }: Operation, path: string, content: string) {
+async function act(
+  one: Operation,
+  path: string,
+  content: string,
+  replace: () => Promise<void>,
+): Promise<Outcome> {
+  const { do: verb, sizeBytes } = one;
   if (verb === "write") await fs.writeFile(path, content.slice(0, sizeBytes));
+  else if (verb === "share") await shareFile(path, content.slice(0, sizeBytes));
+  else if (verb === "astray") return writeAstray(path, strayOf(one, content));
+  else if (verb === "reread") return reread(path, replace);
+  else if (verb === "map") return mapShared(path);
   else if (verb === "read") return fs.readFile(path, "utf8");
   else if (verb === "list") return (await fs.readdir(path)).toSorted(byName).join(",");
   else if (verb === "mkdir") await fs.mkdir(path);
   else if (verb === "rmdir") await fs.rmdir(path);
   else if (verb === "unlink") await fs.unlink(path);
+  else if (verb === "removeTree") await removeTree(path);
   return "ok";
 }
 
-async function outcomeOf(operation: Operation, path: string, content: string): Promise<Outcome> {
+/** As rm -rf does it: fs.rm() would try some calls again, and hide their errors. */
+async function removeTree(path: string): Promise<void> {
+  if (!(await fs.lstat(path)).isDirectory()) return fs.unlink(path);
+  for (const name of await fs.readdir(path)) await removeTree(join(path, name));
+  await fs.rmdir(path);
+}
+
+/** Each call of Node's promises is made by any thread of its pool; the child is a process. */
+async function shareFile(path: string, content: string): Promise<void> {
+  const file = await fs.open(path, "w");
+  const half = content.length / 2;
   try {
-    return await act(operation, path, content);
+    await file.write(content.slice(0, half));
+    await once(spawn("true", { stdio: ["ignore", "ignore", "ignore", file.fd] }), "exit");
+    await file.write(content.slice(half));
+  } finally {
+    await file.close();
+  }
+}
+
+async function writeAstray(path: string, { first, at }: ReturnType<typeof strayOf>) {
+  const file = await fs.open(path, "w");
+  await file.write(first, 0);
+  const outcomes = [
+    await outcomeOf(async () => void (await file.write(first, at))),
+    await outcomeOf(async () => void (await file.write(first, first.length))),
+    await outcomeOf(() => file.close()),
+  ];
+  return outcomes.join(" ");
+}
+
+async function reread(path: string, replace: () => Promise<void>): Promise<Outcome> {
+  await using file = await fs.open(path);
+  const bytes = Buffer.alloc(1000);
+  const { bytesRead } = await file.read(bytes, 0, 1, 0);
+  await replace();
+  const rest = await file.read(bytes, bytesRead, bytes.length - bytesRead, bytesRead);
+  return bytes.toString("utf8", 0, bytesRead + rest.bytesRead);
+}
+
+async function mapShared(path: string): Promise<Outcome> {
+  await using file = await fs.open(path, "r+");
+  return isMappable(file.fd) ? "mapped" : "ENODEV";
+}
+
+/** `absent` and the like are the model's; Node has no name for ESTALE. */
+async function outcomeOf(operation: () => Promise<Outcome | void>): Promise<Outcome> {
+  try {
+    return (await operation()) ?? "ok";
   } catch (error) {
-    if (error instanceof Error && "code" in error) return String(error.code);
-    throw error;
+    if (!(error instanceof Error) || !("code" in error) || !("errno" in error)) throw error;
+    return error.errno === -constants.errno.ESTALE ? "ESTALE" : String(error.code);
   }
 }

@@ -8,7 +8,7 @@ import { mountBucket } from "./engine-process.ts";
 import type { MountedBucket } from "./engine-process.ts";
 import { ModelRun } from "./model-run.ts";
 import { memoryMib } from "./process-figures.ts";
-import { anyOperation } from "./reference-model.ts";
+import { anyOperation, contentOf } from "./reference-model.ts";
 import { TestBucket } from "./test-bucket.ts";
 
 const OPERATIONS = 150;
@@ -40,7 +40,7 @@ describe("a real mount on a real S3 server", () => {
       const run = new ModelRun({ bucket, dir: mount.dir, prefix });
       const operations = fc.sample(anyOperation, { seed, numRuns: OPERATIONS });
       for (const [index, one] of operations.entries()) {
-        const content = `${index}:`.padEnd(100, String(index % 10));
+        const content = contentOf(one, index);
         try {
           await run.step(one, content);
         } catch (error) {

@@ -52,6 +52,16 @@ describe("a proxy on the way to S3", () => {
     assert(proxy.asked.length > 0 && proxy.asked.length < 64);
   });
 
+  test("https: an endpoint without a name shows a certificate for its address", async () => {
+    await using proxy = await ForwardProxy.start();
+    const listen = { host: "127.0.0.1", port: 0 };
+    await using unnamed = await TlsFront.start(bucket.access.endpoint, "127.0.0.1", listen);
+    const args = ["--endpoint-url", unnamed.url, "--ca-bundle", unnamed.ca];
+    await readsAndWrites({ HTTPS_PROXY: `http://${proxy.authority}` }, args);
+    const [asked] = proxy.asked;
+    assert.equal(asked, `CONNECT ${new URL(unnamed.url).host}`);
+  });
+
   test("a proxy that is spoken to by TLS itself", async () => {
     await using proxy = await ForwardProxy.start();
     await using secured = await TlsFront.start(`http://${proxy.authority}`, "localhost", LISTEN);

@@ -5,7 +5,7 @@ import * as fc from "fast-check";
 import { EngineKiller } from "../../tools/bench/survive/engine-killer.ts";
 import { mountShipped } from "./engine-process.ts";
 import { ModelRun } from "./model-run.ts";
-import { anyOperation } from "./reference-model.ts";
+import { anyOperation, contentOf } from "./reference-model.ts";
 import { MODES } from "./resume-modes.ts";
 import { TestBucket } from "./test-bucket.ts";
 
@@ -46,7 +46,7 @@ for (const [mode, options] of Object.entries(MODES)) {
       run.model.objects.set(KEEP, "");
       const steps = fc.sample(anyStep, { seed: ownSeed, numRuns: OPERATIONS });
       for (const [index, { one, kill, delayMs }] of steps.entries()) {
-        const content = `${index}:`.padEnd(100, String(index % 10));
+        const content = contentOf(one, index);
         try {
           if (kill === "before") await killer.kill();
           await run.step(one, content, async (operation) => {

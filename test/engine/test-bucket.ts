@@ -1,14 +1,16 @@
 import {
+  AbortMultipartUploadCommand,
   CreateBucketCommand,
   DeleteObjectCommand,
   GetObjectCommand,
+  HeadObjectCommand,
   ListMultipartUploadsCommand,
   paginateListObjectsV2,
   PutObjectCommand,
   S3Client,
 } from "@aws-sdk/client-s3";
-import { startS3Server } from "../../tools/stack/s3-server.ts";
 import type { S3Access, S3Server } from "../../tools/stack/s3-server.ts";
+import { startChosenS3Server } from "../../tools/stack/s3-servers.ts";
 
 /** A bucket on a server of its own, seen through the vendor's client: the judge of the engine's. */
 export class TestBucket implements AsyncDisposable {
@@ -23,7 +25,9 @@ export class TestBucket implements AsyncDisposable {
     this.#owned = owned;
   }
 
-  static async start(startServer: () => Promise<S3Server> = startS3Server): Promise<TestBucket> {
+  static async start(
+    startServer: () => Promise<S3Server> = startChosenS3Server,
+  ): Promise<TestBucket> {
     await using owned = new AsyncDisposableStack();
     const server = owned.use(await startServer());
     const { endpoint, region, accessKeyId, secretAccessKey } = server;
@@ -48,6 +52,11 @@ export class TestBucket implements AsyncDisposable {
     return Buffer.from((await got.Body?.transformToByteArray()) ?? []);
   }
 
+  async contentType(key: string): Promise<string | undefined> {
+    const command = new HeadObjectCommand({ Bucket: this.name, Key: key });
+    return (await this.#client.send(command)).ContentType;
+  }
+
   async delete(key: string): Promise<void> {
     await this.#client.send(new DeleteObjectCommand({ Bucket: this.name, Key: key }));
   }
@@ -66,6 +75,16 @@ export class TestBucket implements AsyncDisposable {
   async unfinishedUploads(): Promise<number> {
     const command = new ListMultipartUploadsCommand({ Bucket: this.name });
     return (await this.#client.send(command)).Uploads?.length ?? 0;
+  }
+
+  /** Ends all uploads as another client does; returns how many there were. */
+  async abortUploads(): Promise<number> {
+    const Bucket = this.name;
+    const { Uploads = [] } = await this.#client.send(new ListMultipartUploadsCommand({ Bucket }));
+    for (const { Key, UploadId } of Uploads) {
+      await this.#client.send(new AbortMultipartUploadCommand({ Bucket, Key, UploadId }));
+    }
+    return Uploads.length;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

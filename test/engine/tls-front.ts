@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { connect } from "node:net";
+import { connect, isIP } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import tls from "node:tls";
@@ -15,19 +15,41 @@ const SELF_SIGNED =
 /** At the start of what came, never in the middle of a body. */
 const REQUEST_HEAD = /^[A-Z]+ \S+ HTTP\/1\.1\r\n(?:.+\r\n)*\r\n/;
 
+interface TlsFiles {
+  readonly ca: string;
+  readonly context: tls.SecureContextOptions;
+}
+
+interface TlsFrontParts {
+  readonly url: string;
+  readonly ca: string;
+  readonly requests: string[];
+  readonly certify: () => Promise<TlsFiles>;
+  readonly server: tls.Server;
+  readonly clients: ReadonlySet<tls.TLSSocket>;
+  readonly owned: AsyncDisposableStack;
+}
+
 /** The same server behind TLS, with a certificate that only `ca` vouches for. */
 export class TlsFront implements AsyncDisposable {
   readonly url: string;
+  /** The authority's certificate, a file. */
   readonly ca: string;
   /** The heads of the requests that came so far. */
   readonly requests: readonly string[];
+  readonly #certify: () => Promise<TlsFiles>;
+  readonly #server: tls.Server;
+  readonly #clients: ReadonlySet<tls.TLSSocket>;
   readonly #owned: AsyncDisposableStack;
 
-  private constructor(url: string, ca: string, requests: string[], owned: AsyncDisposableStack) {
-    this.url = url;
-    this.ca = ca;
-    this.requests = requests;
-    this.#owned = owned;
+  private constructor(parts: TlsFrontParts) {
+    this.url = parts.url;
+    this.ca = parts.ca;
+    this.requests = parts.requests;
+    this.#certify = parts.certify;
+    this.#server = parts.server;
+    this.#clients = parts.clients;
+    this.#owned = parts.owned;
   }
 
   /** `name` is what the certificate is for. */
@@ -35,13 +57,21 @@ export class TlsFront implements AsyncDisposable {
     await using owned = new AsyncDisposableStack();
     const dir = await mkdtemp(join(tmpdir(), "s3csi-tls-"));
     owned.defer(() => rm(dir, { recursive: true }));
-    const [key, ca] = [join(dir, "key"), join(dir, "ca")];
-    const san = ["-addext", `subjectAltName=DNS:${name}`];
-    await run("openssl", [...SELF_SIGNED.split(" "), ...san, "-keyout", key, "-out", ca]);
+    const kind = isIP(name) === 0 ? "DNS" : "IP";
+    const san = ["-addext", `subjectAltName=${kind}:${name}`];
+    let count = 0;
+    const certify = async () => {
+      const [key, ca] = [join(dir, `key-${count}`), join(dir, `ca-${count++}`)];
+      await run("openssl", [...SELF_SIGNED.split(" "), ...san, "-keyout", key, "-out", ca]);
+      return { ca, context: { key: await readFile(key), cert: await readFile(ca) } };
+    };
+    const { ca, context } = await certify();
     const { hostname, port } = new URL(endpoint);
     const requests: string[] = [];
-    const options = { key: await readFile(key), cert: await readFile(ca) };
-    const server = tls.createServer(options, (client) => {
+    const clients = new Set<tls.TLSSocket>();
+    const server = tls.createServer(context, (client) => {
+      clients.add(client);
+      client.once("close", () => clients.delete(client));
       const upstream = connect({ host: hostname, port: Number(port) });
       client.on("data", (data: Buffer) => {
         requests.push(...(REQUEST_HEAD.exec(data.toString("latin1")) ?? []));
@@ -55,7 +85,16 @@ export class TlsFront implements AsyncDisposable {
     owned.defer(() => void server.close());
     const address = server.address();
     assert(address !== null && typeof address === "object");
-    return new TlsFront(`https://${name}:${address.port}`, ca, requests, owned.move());
+    const url = `https://${name}:${address.port}`;
+    return new TlsFront({ url, ca, requests, certify, server, clients, owned: owned.move() });
+  }
+
+  /** From now on another authority vouches for it: its certificate is the file returned. */
+  async renew(): Promise<string> {
+    const { ca, context } = await this.#certify();
+    this.#server.setSecureContext(context);
+    for (const client of this.#clients) client.destroy();
+    return ca;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

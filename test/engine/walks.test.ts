@@ -68,3 +68,28 @@ describe("a walk through a tree", () => {
     });
   }
 });
+
+/** Reads a directory by one descriptor, and deletes names between two reads of it. */
+const DELETING_READER = `
+import os, sys
+directory, doomed = sys.argv[1], int(sys.argv[2])
+names = sorted(os.listdir(directory))
+entries = os.scandir(directory)
+seen = [next(entries).name]
+for name in names[:doomed]:
+    os.unlink(os.path.join(directory, name))
+seen += [entry.name for entry in entries]
+print(*[name for name in names[doomed:] if name not in set(seen)])
+`;
+
+test("a reader sees all names behind those that were deleted meanwhile", async () => {
+  await using bucket = await TestBucket.start();
+  const left = filesIn("listed", 4_500);
+  const worker = async () => {
+    for (let key = left.pop(); key !== undefined; key = left.pop()) await bucket.put(key, "x");
+  };
+  await Promise.all(Array.from({ length: PUTS_AT_ONCE }, worker));
+  await using mount = await mountBucket(bucket, ["--allow-delete"]);
+  const args = ["-c", DELETING_READER, join(mount.dir, "listed"), "3500"];
+  assert.equal((await run("python3", args)).stdout, "\n");
+});

@@ -173,8 +173,9 @@ async function checkSmall({ store, id }: Attempt): Promise<void> {
   await inParallel(Array(SMALL_FILES).keys(), async (n) => {
     const key = `${smallOf(id)}/f${n}`;
     const into = Buffer.alloc(PAGE_BYTES);
-    const range = { key, etag: "", offsetBytes: 0, into, onFilled: () => undefined };
-    await store.read(range, limit());
+    const { etag = "" } = (await store.head(key, limit())) ?? {};
+    const range = { key, etag, objectBytes: PAGE_BYTES, offsetBytes: 0, into };
+    await store.read({ ...range, onFilled: () => undefined }, limit());
     if (!into.equals(pageOf(n))) throw new Error(`${key}: wrong bytes in the bucket`);
     await store.delete(key, limit());
   });

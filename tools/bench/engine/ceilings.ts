@@ -35,8 +35,8 @@ async function readInParallel(store: S3Store): Promise<void> {
   const buffers: Buffer[] = [];
   await inParallel(partNumbers(sizeBytes), async (n) => {
     const into = buffers.pop() ?? Buffer.allocUnsafeSlow(PART_BYTES);
-    const range = { key, etag, offsetBytes: n * PART_BYTES, into, onFilled: ignore };
-    await store.read(range, limit());
+    const pinned = { key, etag, objectBytes: sizeBytes };
+    await store.read({ ...pinned, offsetBytes: n * PART_BYTES, into, onFilled: ignore }, limit());
     buffers.push(into);
   });
 }
@@ -48,8 +48,10 @@ async function writeInParallel(store: S3Store): Promise<void> {
 
 async function readPages(store: S3Store): Promise<void> {
   const into = Buffer.alloc(PAGE_BYTES);
+  const { key, sizeBytes: objectBytes } = LARGE;
+  const { etag = "" } = (await store.head(key, limit())) ?? {};
   for (const page of randomPages(0, RANDOM_READS)) {
-    const range = { key: LARGE.key, etag: "", offsetBytes: page * PAGE_BYTES, into };
+    const range = { key, etag, objectBytes, offsetBytes: page * PAGE_BYTES, into };
     await store.read({ ...range, onFilled: ignore }, limit());
   }
 }

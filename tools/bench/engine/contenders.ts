@@ -32,16 +32,24 @@ export async function ourEngine(
 ): Promise<Contender> {
   bundling ??= bundle();
   await bundling;
+  return bundledEngine(access, { name: OURS, entry: BUNDLE_ENTRY, options });
+}
+
+/** An engine of ours from any bundle. */
+export function bundledEngine(
+  access: S3Access,
+  { name, entry, options = [] }: { name: string; entry: string; options?: readonly string[] },
+): Contender {
   const all = ["--allow-overwrite", ...options];
   return {
-    name: OURS,
+    name,
     version: VERSION,
     env: {
       AWS_ACCESS_KEY_ID: access.accessKeyId,
       AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
       AWS_ENDPOINT_URL: access.endpoint,
     },
-    command: (at) => [process.execPath, BUNDLE_ENTRY, "mount", BUCKET, at, ...all],
+    command: (at) => [process.execPath, entry, "mount", BUCKET, at, ...all],
   };
 }
 

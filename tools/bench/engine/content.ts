@@ -112,8 +112,8 @@ export async function checkObject(store: S3Store, { key, sizeBytes }: LargeObjec
   if (found !== sizeBytes) throw new Error(`${key}: ${found} bytes instead of ${sizeBytes}`);
   const into = Buffer.allocUnsafeSlow(PART_BYTES);
   for (const n of partNumbers(sizeBytes)) {
-    const range = { key, etag, offsetBytes: n * PART_BYTES, into, onFilled: () => undefined };
-    await store.read(range, limit());
+    const range = { key, etag, objectBytes: sizeBytes, offsetBytes: n * PART_BYTES, into };
+    await store.read({ ...range, onFilled: () => undefined }, limit());
     if (!into.equals(partOf(n))) throw new Error(`${key}: wrong bytes in part ${n}`);
   }
 }
