@@ -3,27 +3,35 @@ import https from "node:https";
 import {
   CreateBucketCommand,
   DeleteBucketCommand,
-  DeleteObjectCommand,
   GetBucketAclCommand,
   GetBucketTaggingCommand,
   HeadBucketCommand,
-  ListObjectsV2Command,
   PutBucketTaggingCommand,
   S3Client,
   paginateListBuckets,
-  paginateListObjectsV2,
 } from "@aws-sdk/client-s3";
-import { Failure } from "../base/failure.ts";
+import type { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
-import { kindOf } from "../s3/s3-error.ts";
-import type { Buckets, NoTags, Tags } from "./buckets.ts";
+import type { CaBundle } from "../s3/ca-bundle.ts";
+import { Turnstile } from "../s3/turnstile.ts";
+import { BucketEmptier } from "./bucket-emptier.ts";
+import type {
+  AbortRequest,
+  BucketContents,
+  Buckets,
+  EmptyRequest,
+  Tags,
+  Unavailable,
+} from "./buckets.ts";
+import { addContentMd5 } from "./content-md5.ts";
 import type { Keys } from "./keys.ts";
+import { answerOf, failureFor, whyUnavailable } from "./s3-answers.ts";
 
 export interface ServerOptions {
   /** Undefined: AWS itself. */
   readonly endpoint: string | undefined;
   /** Certificates to trust instead of the system's. */
-  readonly ca: string | undefined;
+  readonly ca: CaBundle | undefined;
   /** HTTPS_PROXY, HTTP_PROXY and NO_PROXY, in capitals or not. */
   readonly proxyEnv: Environment;
   readonly userAgent: string;
@@ -36,23 +44,27 @@ const ATTEMPTS_MAX = 3;
 const CONNECT_TIMEOUT_MS = 3_000;
 const SILENCE_LIMIT_MS = 10_000;
 const CONNECTIONS_MAX = 32;
-const DELETES_AT_ONCE = 16;
+/** Of these, for the deletion of objects. */
+const DELETIONS_MAX = 16;
 
 /** One S3 server; connections are shared by all who ask it. */
 export class AwsServer implements Disposable {
   readonly #options: ServerOptions;
   readonly #httpAgent: http.Agent;
-  readonly #httpsAgent: https.Agent;
+  #httpsAgent: https.Agent;
+  readonly #deletions = new Turnstile(DELETIONS_MAX);
+  /** The authorities that the agent trusts. */
+  #certificates: readonly string[] | undefined;
 
   constructor(options: ServerOptions) {
     this.#options = options;
-    const kept = { keepAlive: true, maxSockets: CONNECTIONS_MAX, proxyEnv: options.proxyEnv };
-    const trust = options.ca === undefined ? {} : { ca: options.ca };
-    this.#httpAgent = new http.Agent(kept);
-    this.#httpsAgent = new https.Agent({ ...kept, ...trust });
+    this.#httpAgent = new http.Agent(this.#agentOptions());
+    this.#certificates = options.ca?.certificates();
+    this.#httpsAgent = this.#newHttpsAgent();
   }
 
   open({ credentials }: Keys, region: string): Buckets {
+    this.#refreshTrust();
     const { endpoint, userAgent, connectTimeoutMs, silenceLimitMs } = this.#options;
     const { accessKeyId, secretAccessKey, sessionToken } = credentials;
     const token = sessionToken === undefined ? {} : { sessionToken: sessionToken.reveal() };
@@ -70,22 +82,47 @@ export class AwsServer implements Disposable {
         throwOnRequestTimeout: true,
       },
     });
-    return new AwsBuckets(client, endpoint ?? `AWS ${region}`);
+    return new AwsBuckets(client, endpoint ?? `AWS ${region}`, this.#deletions);
   }
 
   [Symbol.dispose](): void {
     this.#httpAgent.destroy();
     this.#httpsAgent.destroy();
   }
+
+  /** The agent also keeps TLS sessions that vouch for a certificate: a new CA needs a new agent. */
+  #refreshTrust(): void {
+    const certificates = this.#options.ca?.certificates();
+    if (certificates === this.#certificates) return;
+    this.#certificates = certificates;
+    const before = this.#httpsAgent;
+    this.#httpsAgent = this.#newHttpsAgent();
+    // Requests that are under way keep their connections, which are closed behind them.
+    before.maxFreeSockets = 0;
+    for (const socket of Object.values(before.freeSockets).flat()) socket?.destroy();
+  }
+
+  #newHttpsAgent(): https.Agent {
+    const ca = this.#certificates;
+    return new https.Agent({ ...this.#agentOptions(), ...(ca && { ca: [...ca] }) });
+  }
+
+  #agentOptions() {
+    const { proxyEnv } = this.#options;
+    return { keepAlive: true, maxSockets: CONNECTIONS_MAX, proxyEnv };
+  }
 }
 
 class AwsBuckets implements Buckets {
   readonly #client: S3Client;
   readonly #server: string;
+  readonly #emptier: BucketEmptier;
 
-  constructor(client: S3Client, server: string) {
+  constructor(client: S3Client, server: string, deletions: Turnstile) {
     this.#client = client;
     this.#server = server;
+    addContentMd5(client);
+    this.#emptier = new BucketEmptier(client, server, deletions);
   }
 
   async create(bucket: string, signal: AbortSignal): Promise<"ours" | "taken"> {
@@ -93,7 +130,7 @@ class AwsBuckets implements Buckets {
     try {
       await this.#client.send(command, { abortSignal: signal });
     } catch (error) {
-      const { code } = said(error);
+      const { code } = answerOf(error);
       if (code === "BucketAlreadyExists") return "taken";
       if (code !== "BucketAlreadyOwnedByYou") throw this.#failure("CreateBucket", bucket, error);
     }
@@ -106,7 +143,7 @@ class AwsBuckets implements Buckets {
       await this.#client.send(command, { abortSignal: signal });
       return true;
     } catch (error) {
-      if (said(error).status === 404) return false;
+      if (answerOf(error).status === 404) return false;
       throw this.#failure("HeadBucket", bucket, error);
     }
   }
@@ -125,7 +162,7 @@ class AwsBuckets implements Buckets {
       }
       return "no";
     } catch (error) {
-      if (whyWithout(error) !== undefined) return "unknown";
+      if (whyUnavailable(error) !== undefined) return "unknown";
       throw this.#failure("ListBuckets", bucket, error);
     }
   }
@@ -135,111 +172,67 @@ class AwsBuckets implements Buckets {
     try {
       return (await this.#client.send(command, { abortSignal: signal })).Owner?.ID;
     } catch (error) {
-      if (whyWithout(error) !== undefined) return undefined;
+      if (whyUnavailable(error) !== undefined) return undefined;
       throw this.#failure("GetBucketAcl", bucket, error);
     }
   }
 
-  async isEmpty(bucket: string, signal: AbortSignal): Promise<boolean> {
-    const command = new ListObjectsV2Command({ Bucket: bucket, MaxKeys: 1 });
-    try {
-      const { Contents = [] } = await this.#client.send(command, { abortSignal: signal });
-      return Contents.length === 0;
-    } catch (error) {
-      throw this.#failure("ListObjectsV2", bucket, error);
-    }
+  contents(bucket: string, signal: AbortSignal): Promise<BucketContents> {
+    return this.#emptier.contents(bucket, signal);
   }
 
-  async tags(bucket: string, signal: AbortSignal): Promise<Tags | NoTags> {
+  async tags(bucket: string, signal: AbortSignal): Promise<Tags | Unavailable> {
     const command = new GetBucketTaggingCommand({ Bucket: bucket });
     try {
       const { TagSet = [] } = await this.#client.send(command, { abortSignal: signal });
       return Object.fromEntries(TagSet.map(({ Key = "", Value = "" }) => [Key, Value]));
     } catch (error) {
-      if (said(error).code === "NoSuchTagSet") return {};
-      const why = whyWithout(error);
+      if (answerOf(error).code === "NoSuchTagSet") return {};
+      const why = whyUnavailable(error);
       if (why !== undefined) return why;
       throw this.#failure("GetBucketTagging", bucket, error);
     }
   }
 
-  async setTags(bucket: string, tags: Tags, signal: AbortSignal): Promise<"set" | NoTags> {
+  async setTags(bucket: string, tags: Tags, signal: AbortSignal): Promise<"set" | Unavailable> {
     const TagSet = Object.entries(tags).map(([Key, Value]) => ({ Key, Value }));
     const command = new PutBucketTaggingCommand({ Bucket: bucket, Tagging: { TagSet } });
     try {
       await this.#client.send(command, { abortSignal: signal });
       return "set";
     } catch (error) {
-      const why = whyWithout(error);
+      const why = whyUnavailable(error);
       if (why !== undefined) return why;
       throw this.#failure("PutBucketTagging", bucket, error);
     }
   }
 
-  async delete(bucket: string, signal: AbortSignal): Promise<"deleted" | "absent" | "not-empty"> {
+  async delete(
+    bucket: string,
+    signal: AbortSignal,
+  ): Promise<"deleted" | "absent" | "not-empty" | "uploads"> {
     const command = new DeleteBucketCommand({ Bucket: bucket });
     try {
       await this.#client.send(command, { abortSignal: signal });
       return "deleted";
     } catch (error) {
-      const { code } = said(error);
+      const { code } = answerOf(error);
       if (code === "NoSuchBucket") return "absent";
       if (code === "BucketNotEmpty") return "not-empty";
+      if (code === "MPUinProgress") return "uploads"; // a word of Scality's servers alone
       throw this.#failure("DeleteBucket", bucket, error);
     }
   }
 
-  async empty(bucket: string, prefix: string, signal: AbortSignal): Promise<void> {
-    const list = { Bucket: bucket, Prefix: prefix };
-    const config = { client: this.#client };
-    try {
-      for await (const page of paginateListObjectsV2(config, list, { abortSignal: signal })) {
-        const keys = (page.Contents ?? []).map(({ Key = "" }) => Key);
-        await eachOf(keys, DELETES_AT_ONCE, async (Key) => {
-          const command = new DeleteObjectCommand({ Bucket: bucket, Key });
-          await this.#client.send(command, { abortSignal: signal });
-        });
-      }
-    } catch (error) {
-      if (said(error).code === "NoSuchBucket") return;
-      throw this.#failure("emptying", `${bucket}/${prefix}`, error);
-    }
+  abortUploads(request: AbortRequest, signal: AbortSignal): Promise<number | "more" | Unavailable> {
+    return this.#emptier.abortUploads(request, signal);
+  }
+
+  empty(request: EmptyRequest, signal: AbortSignal): Promise<"empty" | "more"> {
+    return this.#emptier.empty(request, signal);
   }
 
   #failure(did: string, subject: string, error: unknown): Failure {
-    const { code, status, message } = said(error);
-    const about = `${did} ${subject} at ${this.#server}`;
-    if (code === "AbortError") return new Failure("timeout", `${about}: not in time`, error);
-    // Whatever has no answer may have been done: that is `remote`, not a verdict.
-    const kind = status === 0 ? "remote" : kindOf(code, status);
-    const answer = status === 0 ? "" : `HTTP ${status} `;
-    return new Failure(kind, `${about}: ${answer}${code} (${message})`, error);
+    return failureFor(`${did} ${subject} at ${this.#server}`, error);
   }
-}
-
-/** What S3 answered; status 0 when nothing came. */
-function said(error: unknown): { code: string; status: number; message: string } {
-  if (!(error instanceof Error)) throw error;
-  const { $metadata } = error as { $metadata?: { httpStatusCode?: number } };
-  return { code: error.name, status: $metadata?.httpStatusCode ?? 0, message: error.message };
-}
-
-/** A call that we can do without: the server lacks it, or a policy refuses it to valid keys. */
-function whyWithout(error: unknown): NoTags | undefined {
-  const { code, status } = said(error);
-  const isLacking = status === 501 || status === 405;
-  if (isLacking || code === "NotImplemented" || code === "MethodNotAllowed") return "unsupported";
-  return code === "AccessDenied" ? "forbidden" : undefined;
-}
-
-async function eachOf<T>(
-  items: readonly T[],
-  atOnce: number,
-  work: (item: T) => Promise<void>,
-): Promise<void> {
-  const queue = items.values();
-  const workers = Array.from({ length: Math.min(atOnce, items.length) }, async () => {
-    for (const item of queue) await work(item);
-  });
-  await Promise.all(workers);
 }

@@ -1,6 +1,7 @@
 import { Failure } from "../base/failure.ts";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../csi/gen/csi_pb.ts";
 import type { VolumeCapability } from "../csi/gen/csi_pb.ts";
+import type { CacheVolume } from "../volume/cache-volume.ts";
 import { planMount } from "../volume/mount-options.ts";
 
 /**
@@ -21,6 +22,7 @@ const MODE_NAMES = "ReadWriteMany, ReadOnlyMany, ReadWriteOnce and ReadWriteOnce
 export function whyUnsupported(
   { accessType, accessMode }: VolumeCapability,
   ofPrefix: boolean,
+  cache?: CacheVolume,
 ): string | undefined {
   if (accessType.case === undefined) return "Volume capability has no access type: use mount";
   if (accessType.case === "block") {
@@ -34,13 +36,17 @@ export function whyUnsupported(
       `Volume capability not supported: access mode ${name}; S3 volumes only support ` + MODE_NAMES
     );
   }
-  return whyUnmountable(accessType.value.mountFlags, ofPrefix);
+  return whyUnmountable(accessType.value.mountFlags, ofPrefix, cache);
 }
 
 /** What no node will ever mount is told to who makes the volume, not to who waits for it later. */
-function whyUnmountable(mountFlags: readonly string[], ofPrefix: boolean): string | undefined {
+function whyUnmountable(
+  mountFlags: readonly string[],
+  ofPrefix: boolean,
+  cache: CacheVolume | undefined,
+): string | undefined {
   try {
-    planMount(mountFlags, "");
+    planMount(mountFlags, "", undefined, cache);
   } catch (error) {
     if (error instanceof Failure) return error.message;
     throw error;

@@ -1,4 +1,3 @@
-import { Failure } from "../base/failure.ts";
 import {
   AUTHENTICATION_SOURCES,
   bareOf,
@@ -6,6 +5,9 @@ import {
   isRegion,
 } from "../volume/volume-context.ts";
 import type { AuthenticationSource } from "../volume/volume-context.ts";
+import { POD_ATTRIBUTES } from "../volume/pod-settings.ts";
+import { wrongParameter as wrong } from "./parameter-failure.ts";
+import { isPodAttribute, podAttributesOf } from "./pod-attributes.ts";
 import { ON_DELETE, volumeHandleOf, volumeUuidOf } from "../volume/volume-handle.ts";
 import type { OnDelete, VolumePlace } from "../volume/volume-handle.ts";
 
@@ -15,10 +17,13 @@ export interface ClassParameters {
   readonly bucketName: string | undefined;
   /** A template; the volume's own part is added behind it. */
   readonly prefix: string;
+  /** Default: keepIfNotEmpty for a bucket of its own, retain for a prefix. */
   readonly onDelete: OnDelete;
   readonly bucketNamePrefix: string;
   readonly region: string | undefined;
   readonly authenticationSource: AuthenticationSource | undefined;
+  /** For the volume's Mountpoint Pods: volumeAttributes of the same names. */
+  readonly podAttributes: Readonly<Record<string, string>>;
   /** For whom it is, where the provisioner tells. */
   readonly claim: ClaimFacts;
 }
@@ -60,15 +65,14 @@ export function parseClassParameters(given: Readonly<Record<string, string>>): C
   const { bucketName, prefix = "", bucketNamePrefix, region } = given;
   const known = new Set<string>([...PARAMETERS, ...Object.values(CLAIM_KEYS)]);
   for (const key of Object.keys(given)) {
-    if (!known.has(key)) throw wrong(key, given[key], `not known; ${hintFor(key)}`);
+    if (known.has(key) || isPodAttribute(key)) continue;
+    throw wrong(key, given[key], `not known; ${hintFor(key)}`);
   }
   if (bucketName !== undefined && !isBucketName(bucketName)) {
     throw wrong("bucketName", bucketName, "not the name of a bucket");
   }
-  for (const key of ["prefix", "onDelete"]) {
-    if (bucketName === undefined && given[key] !== undefined) {
-      throw wrong(key, given[key], "only with bucketName: a volume's own bucket has no prefix");
-    }
+  if (bucketName === undefined && given["prefix"] !== undefined) {
+    throw wrong("prefix", prefix, "only with bucketName: a volume's own bucket has no prefix");
   }
   if (bucketName !== undefined && bucketNamePrefix !== undefined) {
     throw wrong("bucketNamePrefix", bucketNamePrefix, "not with bucketName, which is the bucket");
@@ -84,7 +88,9 @@ export function parseClassParameters(given: Readonly<Record<string, string>>): C
   return {
     bucketName,
     prefix,
-    onDelete: oneOf("onDelete", given["onDelete"], ON_DELETE) ?? "retain",
+    onDelete:
+      oneOf("onDelete", given["onDelete"], ON_DELETE) ??
+      (bucketName === undefined ? "keepIfNotEmpty" : "retain"),
     bucketNamePrefix: bucketNamePrefix ?? BUCKET_NAME_PREFIX_DEFAULT,
     region,
     authenticationSource: oneOf(
@@ -92,14 +98,16 @@ export function parseClassParameters(given: Readonly<Record<string, string>>): C
       given["authenticationSource"],
       AUTHENTICATION_SOURCES,
     ),
+    podAttributes: podAttributesOf(given),
     claim: claimFactsOf(given),
   };
 }
 
 /** Who has only mistyped one need not look for it in the list. */
 function hintFor(key: string): string {
-  const meant = PARAMETERS.find((name) => bareOf(name) === bareOf(key));
-  return meant === undefined ? `use ${PARAMETERS.join(", ")}` : `write ${meant}`;
+  const names = [...PARAMETERS, ...POD_ATTRIBUTES];
+  const meant = names.find((name) => bareOf(name) === bareOf(key));
+  return meant === undefined ? `use ${names.join(", ")}` : `write ${meant}`;
 }
 
 /** Derived from the request alone: whoever asks again means the same bucket, the same prefix. */
@@ -107,14 +115,16 @@ export function placeOf(name: string, parameters: ClassParameters): VolumePlace 
   const { bucketName, bucketNamePrefix, region, onDelete } = parameters;
   const uuid = volumeUuidOf(name);
   const own = bucketName === undefined ? "" : expandPrefix(parameters);
+  // A prefix without objects is nothing: there is none to delete, and keepIfNotEmpty is retain.
+  const ofPrefix = onDelete === "delete" ? "delete" : "retain";
   const place: VolumePlace =
     bucketName === undefined
-      ? { bucket: `${bucketNamePrefix}${uuid}`, region, prefix: "", onDelete: "retain" }
-      : { bucket: bucketName, region, prefix: `${own}${uuid}/`, onDelete };
+      ? { bucket: `${bucketNamePrefix}${uuid}`, region, prefix: "", onDelete: "keepIfNotEmpty" }
+      : { bucket: bucketName, region, prefix: `${own}${uuid}/`, onDelete: ofPrefix };
   const handle = volumeHandleOf(place);
   if (Buffer.byteLength(handle) <= HANDLE_BYTES_MAX) return place;
-  // The rest of it has its limits, and fits.
-  const [key, value] = own === "" ? ["region", region] : ["prefix", own];
+  const parts = { prefix: own || undefined, region, bucketName };
+  const [key = "", value] = Object.entries(parts).find(([, part]) => part !== undefined) ?? [];
   const excess = Buffer.byteLength(handle) - HANDLE_BYTES_MAX;
   const rule = `${excess} characters too long: the volume's handle would be ${handle}`;
   throw wrong(key, value, `${rule}, and CSI allows ${HANDLE_BYTES_MAX} bytes`);
@@ -160,12 +170,5 @@ function oneOf<T extends string>(
 ): T | undefined {
   const found = allowed.find((one) => one === value);
   if (value === undefined || found !== undefined) return found;
-  throw wrong(key, value, `use ${allowed.join(" or ")}`);
-}
-
-function wrong(key: string, value: string | undefined, rule: string): Failure {
-  return new Failure(
-    "invalid",
-    `StorageClass parameter ${key} is ${JSON.stringify(value)}: ${rule}`,
-  );
+  throw wrong(key, value, `use ${allowed.slice(0, -1).join(", ")} or ${allowed.at(-1)}`);
 }

@@ -65,7 +65,9 @@ const wrong: [name: string, given: Given, message: RegExp][] = [
   ["an unknown one",     { parameters: { foo: "bar" } },                           /StorageClass parameter foo is "bar": not known/],
   ["no range",           { capacityRange: { requiredBytes: 5n, limitBytes: 4n } }, /capacity_range 5 to 4 bytes/],
   ["a mount option that is none", { volumeCapabilities: [capability(Mode.MULTI_NODE_MULTI_WRITER, ["uid=1", "Read Only"])] }, /^mountOptions: "Read Only" is not an option: write key, key=value or key value$/],
-  ["two prefixes",       { parameters: shared, volumeCapabilities: [capability(Mode.MULTI_NODE_MULTI_WRITER, ["prefix=a/"])] }, /mountOptions: "prefix=a\/" can't be used/],
+  ["two caches",         { parameters: { cache: "emptyDir" }, volumeCapabilities: [capability(Mode.MULTI_NODE_MULTI_WRITER, ["cache=/x"])] }, /^StorageClass parameter cache is "emptyDir": mountOptions: cache is given, and the volume's attribute cache too: give one/],
+  ["a cache too large",  { parameters: { cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi" }, volumeCapabilities: [capability(Mode.MULTI_NODE_MULTI_WRITER, ["max-cache-size=2000"])] }, /^StorageClass parameter cache is "emptyDir": mountOptions: "max-cache-size=2000" .* has 1024 MiB/],
+  ["two prefixes",       { parameters: shared, volumeCapabilities: [capability(Mode.MULTI_NODE_MULTI_WRITER, ["prefix=a/"])] }, /^StorageClass parameter bucketName is "shared": mountOptions: "prefix=a\/" can't be used/],
 ];
 for (const [name, given, message] of wrong) {
   test(`${name} is refused`, () => {

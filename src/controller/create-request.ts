@@ -1,9 +1,12 @@
 import { Failure } from "../base/failure.ts";
 import type { CreateVolumeRequest, VolumeCapability } from "../csi/gen/csi_pb.ts";
+import { parseCacheVolume } from "../volume/cache-volume.ts";
+import { isMountpointPodClaim } from "../volume/names.ts";
 import type { VolumePlace } from "../volume/volume-handle.ts";
 import { whyUnsupported } from "./capabilities.ts";
 import { parseClassParameters, placeOf } from "./class-parameters.ts";
-import type { ClassParameters } from "./class-parameters.ts";
+import type { ClaimFacts, ClassParameters } from "./class-parameters.ts";
+import { wrongParameter } from "./parameter-failure.ts";
 
 /** CreateVolume, checked. */
 export interface VolumeWish {
@@ -31,7 +34,7 @@ export function parseCreateRequest(request: CreateVolumeRequest): VolumeWish {
     throw new Failure("invalid", `Volume name is longer than ${NAME_BYTES_MAX} bytes: ${name}`);
   }
   const parameters = parseClassParameters(request.parameters);
-  checkCapabilities(volumeCapabilities, parameters.bucketName !== undefined);
+  checkCapabilities(volumeCapabilities, parameters);
   if (volumeContentSource !== undefined) {
     throw new Failure("invalid", "Volume content source not supported: S3 volumes begin empty");
   }
@@ -48,15 +51,41 @@ export function parseCreateRequest(request: CreateVolumeRequest): VolumeWish {
   };
 }
 
-export function checkCapabilities(
+function checkCapabilities(
   capabilities: readonly VolumeCapability[],
-  ofPrefix: boolean,
+  { bucketName, podAttributes }: ClassParameters,
 ): void {
   if (capabilities.length === 0) throw new Failure("invalid", "Volume capabilities not provided");
+  const cache = parseCacheVolume(podAttributes);
+  const ofPrefix = bucketName !== undefined;
   for (const capability of capabilities) {
-    const problem = whyUnsupported(capability, ofPrefix);
-    if (problem !== undefined) throw new Failure("invalid", problem);
+    const problem = whyUnsupported(capability, ofPrefix, cache);
+    if (problem === undefined) continue;
+    // A mount option may be right in itself, and wrong beside a parameter.
+    if (whyUnsupported(capability, ofPrefix) === undefined) {
+      throw wrongParameter("cache", podAttributes["cache"], problem);
+    }
+    if (whyUnsupported(capability, false) === undefined) {
+      throw wrongParameter("bucketName", bucketName, problem);
+    }
+    throw new Failure("invalid", problem);
   }
+}
+
+/**
+ * The cache of a Mountpoint Pod on a volume of this driver would need a Mountpoint Pod of its own,
+ * whose cache would be the next such volume: buckets, PVs and pods without end.
+ */
+export function refuseMountpointPodClaim(
+  { pvcNamespace, pvcName = "" }: ClaimFacts,
+  mountpointNamespace: string,
+): void {
+  if (pvcNamespace !== mountpointNamespace || !isMountpointPodClaim(pvcName)) return;
+  throw new Failure(
+    "refused",
+    `claim ${pvcNamespace}/${pvcName}: a Mountpoint Pod can't have its cache on a volume of this ` +
+      "driver; choose another StorageClass in cacheEphemeralStorageClassName",
+  );
 }
 
 /** What the volume is said to hold. */

@@ -1,7 +1,7 @@
-import { readFileSync } from "node:fs";
-import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { Log } from "../base/log.ts";
+import type { FindUses } from "../volume/volume-use.ts";
+import { CaBundle } from "../s3/ca-bundle.ts";
 import type { AwsServer } from "./aws-buckets.ts";
 import { BucketVolumes } from "./bucket-volumes.ts";
 import { driverKeys } from "./keys.ts";
@@ -13,6 +13,10 @@ export interface VolumesSettings {
   readonly credentialsDir: string | undefined;
   readonly userAgent: string;
   readonly log: Log;
+  /** Where Mountpoint Pods live; default mount-s3. */
+  readonly mountpointNamespace?: string;
+  /** Undefined without access to the API server: then CSI clients delete no objects. */
+  readonly findUses?: FindUses | undefined;
 }
 
 const REGION_DEFAULT = "us-east-1";
@@ -23,9 +27,9 @@ export interface OpenedVolumes extends AsyncDisposable {
 
 /** The volumes of the S3 server that the environment names. */
 export function openVolumes(settings: VolumesSettings): OpenedVolumes {
-  const { env, credentialsDir, userAgent, log } = settings;
+  const { env, credentialsDir, userAgent, log, findUses, mountpointNamespace } = settings;
   const endpoint = env["AWS_ENDPOINT_URL"] || undefined;
-  const ca = readCaBundle(env["AWS_CA_BUNDLE"]);
+  const ca = caBundleOf(env["AWS_CA_BUNDLE"], log);
   let server: Promise<AwsServer> | undefined;
   // The SDK takes half a second to load: not before the first volume is asked for.
   const loaded = async () => {
@@ -37,6 +41,8 @@ export function openVolumes(settings: VolumesSettings): OpenedVolumes {
     driverKeys: () => driverKeys(credentialsDir, env),
     region: env["AWS_REGION"] || REGION_DEFAULT,
     log,
+    findUses,
+    ...(mountpointNamespace === undefined ? {} : { mountpointNamespace }),
   });
   return {
     volumes,
@@ -46,11 +52,7 @@ export function openVolumes(settings: VolumesSettings): OpenedVolumes {
   };
 }
 
-function readCaBundle(path = ""): string | undefined {
+function caBundleOf(path = "", log: Log): CaBundle | undefined {
   if (path === "") return undefined;
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    throw new Failure("invalid", `AWS_CA_BUNDLE ${path}: can't be read`, error);
-  }
+  return new CaBundle({ path, setting: "AWS_CA_BUNDLE", isExclusive: true, log });
 }

@@ -17,6 +17,8 @@ const PROVISIONERS = [
   "volume.kubernetes.io/storage-provisioner",
   "volume.beta.kubernetes.io/storage-provisioner",
 ];
+/** The label helm.sh/chart of the chart's own objects has this value, with the version. */
+const OWN_CHART = /^s3csi-\d/;
 const SELECTED_NODE = "volume.kubernetes.io/selected-node";
 const CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class";
 
@@ -51,6 +53,9 @@ export interface Claim {
 export interface Class {
   readonly name: string;
   readonly provisioner: string;
+  readonly createdMs: number;
+  /** The driver's own chart has made it. */
+  readonly isOfChart?: boolean;
   readonly parameters: Readonly<Record<string, string>>;
   readonly reclaimPolicy: string;
   readonly mountOptions: readonly string[];
@@ -129,6 +134,8 @@ export function classOf(raw: StorageClass): Class | undefined {
   return {
     name: raw.metadata?.name ?? "",
     provisioner: raw.provisioner,
+    createdMs: Date.parse(String(raw.metadata?.creationTimestamp)),
+    isOfChart: OWN_CHART.test(raw.metadata?.labels?.["helm.sh/chart"] ?? ""),
     parameters: raw.parameters ?? {},
     reclaimPolicy: raw.reclaimPolicy ?? "Delete",
     mountOptions: raw.mountOptions ?? [],

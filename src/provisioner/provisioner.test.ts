@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Failure } from "../base/failure.ts";
+import { Failure, RetryLaterFailure, UnfinishedFailure } from "../base/failure.ts";
 import { createLog } from "../base/pino-log.ts";
 import { volumeUuidOf } from "../volume/volume-handle.ts";
 import type { Cluster } from "./cluster.ts";
@@ -55,6 +55,8 @@ function world(given: Partial<Cluster & Driver> & { secrets?: readonly string[] 
   const gone = { kept: undefined };
   const driver: Driver = {
     handleOf: () => BUCKET,
+    unusableParameters: ({ parameters }) =>
+      new Map("foo" in parameters ? [["foo", "foo is not known"]] : []),
     create: async () => ({ volumeId: BUCKET, volumeContext: {}, topology: [] }),
     async discard({ volumeId, name, secrets }) {
       did.push(`discard ${volumeId} of ${name} with ${by(secrets)}`);
@@ -71,6 +73,7 @@ function world(given: Partial<Cluster & Driver> & { secrets?: readonly string[] 
   const provisioner = new Provisioner({
     cluster,
     driver,
+    installedMs: CLASS.createdMs,
     log,
     events: { claim: tell, volume: tell },
   });
@@ -189,3 +192,59 @@ for (const [name, volume, storageClass, outcome] of deletions) {
     assert.deepEqual(all.did, outcome instanceof RegExp ? [] : outcome);
   });
 }
+
+// prettier-ignore
+const older: [name: string, parameters: Record<string, string>, outcome: readonly string[] | RegExp][] = [
+  ["nothing of its own",            withSecret().parameters,                              []],
+  ["one that was ignored",          { foo: "bar" },                                       ["foo is not known"]],
+  ["a Secret of no use",            { "csi.storage.k8s.io/node-stage-secret-name": "x" }, ['StorageClass parameter csi.storage.k8s.io/node-stage-secret-name is "x": of no use here']],
+  ["an unknown one of Kubernetes",  { "csi.storage.k8s.io/x": "y" },                      /csi.storage.k8s.io\/x is "y": not known/],
+];
+for (const [name, parameters, outcome] of older) {
+  test(`a class that is older than the driver, with ${name}`, async () => {
+    const { provisioner, did, events } = world({ secrets: ["kube-system/admin"] });
+    const storageClass = { ...CLASS, createdMs: CLASS.createdMs - 1_000, parameters };
+    const work = provisioner.handleClaim(CLAIM, storageClass, undefined, signal);
+    if (outcome instanceof RegExp) {
+      await assert.rejects(work, { kind: "invalid", message: outcome });
+      assert.deepEqual(did, []);
+      return;
+    }
+    await work;
+    assert.equal(did.at(-1), "create PV");
+    const advice = "ignored, since StorageClass s3 is older than this driver";
+    assert.deepEqual(
+      events.filter((event) => event.startsWith("ParameterIgnored: ")),
+      outcome.map((why) => `ParameterIgnored: ${why}; ${advice}`),
+    );
+  });
+}
+
+const more = () => Promise.reject(new UnfinishedFailure("bucket b is being emptied"));
+
+test("a bucket that is emptied call by call: told as progress, and gone on with soon", async () => {
+  const { provisioner, did, events } = world({ delete: more });
+  const again = await provisioner.handleVolume(RELEASED, CLASS, signal);
+  assert(typeof again === "object" && again.stepAfterMs > 0);
+  assert.deepEqual(events, ["DeletionInProgress: bucket b is being emptied"]);
+  assert.deepEqual(did, [], "the PV stays until its bucket is gone");
+});
+
+const busy = () => Promise.reject(new Failure("busy", "too many requests"));
+
+test("an API server that is busy is a failure like any other, and no progress", async () => {
+  const { provisioner, events } = world({ delete: busy });
+  await assert.rejects(provisioner.handleVolume(RELEASED, CLASS, signal), { kind: "busy" });
+  assert.deepEqual(events, ["VolumeFailedDelete: too many requests"]);
+});
+
+test("a deletion that is refused for long is tried again when its failure says so", async () => {
+  const locked = new RetryLaterFailure("denied", "k1 and 7 more: AccessDenied", 1_800_000);
+  const { provisioner, did, events } = world({ delete: () => Promise.reject(locked) });
+  assert.equal(await provisioner.handleVolume(RELEASED, CLASS, signal), 1_800_000);
+  assert.deepEqual(events, [
+    "VolumeFailedDelete: k1 and 7 more: AccessDenied; " +
+      "the next attempt is in 30 minutes, or at once when the PV changes",
+  ]);
+  assert.deepEqual(did, [], "the PV stays until its bucket is gone");
+});

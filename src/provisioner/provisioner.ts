@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
-import { Failure } from "../base/failure.ts";
+import { Failure, RetryLaterFailure, UnfinishedFailure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
+import type { NextStep } from "../kube/work-queue.ts";
 import type { Log } from "../base/log.ts";
 import type { CreateVolumeRequest } from "../csi/gen/csi_pb.ts";
 import { needsKeys } from "../volume/volume-handle.ts";
@@ -13,6 +14,7 @@ import { KeyReader } from "./key-reader.ts";
 import type { Note } from "./note.ts";
 import { planFor, volumeFor } from "./plan.ts";
 import type { MadeVolume, Plan } from "./plan.ts";
+import { sortParameters } from "./secret-refs.ts";
 import { TakerBack } from "./taker-back.ts";
 import type { TakerBackOptions } from "./taker-back.ts";
 
@@ -20,10 +22,20 @@ import type { TakerBackOptions } from "./taker-back.ts";
 export interface Driver {
   /** The handle that create() would give: known before anything is made. */
   handleOf(request: CreateVolumeRequest): string;
+  /** The parameters without which create() takes the request, and why it does not take them. */
+  unusableParameters(request: CreateVolumeRequest): ReadonlyMap<string, string>;
   create(request: CreateVolumeRequest, signal: AbortSignal): Promise<MadeVolume>;
   readonly discard: TakerBackOptions["discard"];
+  /**
+   * An UnfinishedFailure asks for another call soon, a RetryLaterFailure for the next attempt after
+   * the time that it names.
+   */
   delete(
-    request: { readonly volumeId: string; readonly secrets: Record<string, string> },
+    request: {
+      readonly volumeId: string;
+      readonly name: string;
+      readonly secrets: Record<string, string>;
+    },
     signal: AbortSignal,
   ): Promise<{ kept: string | undefined }>;
 }
@@ -31,6 +43,8 @@ export interface Driver {
 export interface ProvisionerOptions {
   readonly cluster: Cluster;
   readonly driver: Driver;
+  /** A class that is older was made for the reference driver. NaN: not known, so none is. */
+  readonly installedMs: number;
   readonly events: {
     claim(claim: Claim, type: "Normal" | "Warning", reason: string, note: string): void;
     volume(volume: Volume, type: "Normal" | "Warning", reason: string, note: string): void;
@@ -40,6 +54,9 @@ export interface ProvisionerOptions {
 }
 
 const ATTEMPT_LIMIT_MS = 60_000;
+/** A bucket with many objects is emptied call by call; others have their turn in between. */
+const GO_ON_AFTER_MS = 500;
+const MINUTE_MS = 60_000;
 /** S3 has said no: nothing was made. After any other failure something may have been. */
 const VERDICTS: ReadonlySet<FailureKind> = new Set(["invalid", "denied", "conflict", "refused"]);
 
@@ -84,33 +101,30 @@ export class Provisioner {
     return step;
   }
 
+  /** Returns when to go on with a volume that is not finished, or in how many ms to try again. */
   async handleVolume(
     volume: Volume,
     storageClass: Class | undefined,
     signal: AbortSignal,
-  ): Promise<void> {
-    const { cluster, events } = this.#options;
+  ): Promise<NextStep | number | undefined> {
+    const { cluster } = this.#options;
     const limited = this.#limited(signal);
     const step = decideVolume(volume);
     switch (step) {
       case "wait":
-        return;
+        break;
       case "protect":
-        return cluster.protectVolume(volume, limited);
+        await cluster.protectVolume(volume, limited);
+        break;
       case "unprotect":
-        return cluster.unprotectVolume(volume, limited);
+        await cluster.unprotectVolume(volume, limited);
+        break;
       case "delete":
-        try {
-          return await this.#delete(volume, storageClass, limited);
-        } catch (error) {
-          if (error instanceof Failure && !signal.aborted) {
-            events.volume(volume, "Warning", "VolumeFailedDelete", error.message);
-          }
-          throw error;
-        }
+        return this.#deleteExplained(volume, storageClass, limited, signal);
       default:
         step satisfies never;
     }
+    return undefined;
   }
 
   async #provision(
@@ -120,7 +134,7 @@ export class Provisioner {
   ): Promise<void> {
     const { cluster, driver, events, log } = this.#options;
     const startedMs = performance.now();
-    const plan = planFor(claim, classIn(claim, storageClass));
+    const plan = planFor(claim, this.#usable(claim, classIn(claim, storageClass)));
     const note = { volume: driver.handleOf(plan.request), secret: plan.secrets.provisioner };
     const secrets = await this.#secretsOf(plan, signal);
     await this.#leaveOldPlace(plan, note, signal);
@@ -133,6 +147,26 @@ export class Provisioner {
     const ms = Math.round(performance.now() - startedMs);
     const facts = { claim: `${claim.namespace}/${claim.name}`, volume: made.volumeId, pv: name };
     log.info({ ...facts, ms }, "volume provisioned");
+  }
+
+  /**
+   * The reference driver ignored what it did not know, and parameters can't be edited: an older
+   * class goes on working without them. Its Secrets are never left out. A class of the chart was
+   * made for this driver, whatever its age.
+   */
+  #usable(claim: Claim, storageClass: Class): Class {
+    const { driver, installedMs } = this.#options;
+    const { createdMs, isOfChart, name, parameters } = storageClass;
+    if (isOfChart === true || !(createdMs < installedMs)) return storageClass;
+    const { secrets, rest, ignored } = sortParameters(parameters);
+    const { request } = planFor(claim, { ...storageClass, parameters: { ...secrets, ...rest } });
+    const unusable = driver.unusableParameters(request);
+    for (const why of [...ignored, ...unusable.values()]) {
+      const note = `${why}; ignored, since StorageClass ${name} is older than this driver`;
+      this.#warn(claim, "ParameterIgnored", note);
+    }
+    const usable = Object.entries(rest).filter(([key]) => !unusable.has(key));
+    return { ...storageClass, parameters: { ...secrets, ...Object.fromEntries(usable) } };
   }
 
   async #make(
@@ -188,6 +222,35 @@ export class Provisioner {
     await cluster.letGoClaim(claim, signal);
   }
 
+  async #deleteExplained(
+    volume: Volume,
+    storageClass: Class | undefined,
+    limited: AbortSignal,
+    signal: AbortSignal,
+  ): Promise<NextStep | number | undefined> {
+    const { events, log } = this.#options;
+    try {
+      await this.#delete(volume, storageClass, limited);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof Failure) || signal.aborted) throw error;
+      if (error instanceof UnfinishedFailure) {
+        events.volume(volume, "Normal", "DeletionInProgress", error.message);
+        return { stepAfterMs: GO_ON_AFTER_MS };
+      }
+      if (error instanceof RetryLaterFailure) {
+        const { message, retryAfterMs } = error;
+        const minutes = Math.round(retryAfterMs / MINUTE_MS);
+        const next = `the next attempt is in ${minutes} minutes, or at once when the PV changes`;
+        events.volume(volume, "Warning", "VolumeFailedDelete", `${message}; ${next}`);
+        log.warn({ pv: volume.name, err: error, retryAfterMs }, "volume deletion failed");
+        return retryAfterMs;
+      }
+      events.volume(volume, "Warning", "VolumeFailedDelete", error.message);
+      throw error;
+    }
+  }
+
   /** Deleted, then the PV, then its finalizer: in the order of the official provisioner. */
   async #delete(seen: Volume, storageClass: Class | undefined, signal: AbortSignal): Promise<void> {
     const { cluster, driver, events } = this.#options;
@@ -197,7 +260,8 @@ export class Provisioner {
     const secrets = needsKeys(volume.handle)
       ? await this.#keys.ofDeletion(volume, storageClass, signal)
       : {};
-    const { kept } = await driver.delete({ volumeId: volume.handle, secrets }, signal);
+    const { handle: volumeId, name } = volume;
+    const { kept } = await driver.delete({ volumeId, name, secrets }, signal);
     if (kept !== undefined) events.volume(volume, "Warning", "BucketKept", kept);
     await cluster.deleteVolume(volume, signal);
     if (volume.hasFinalizer) await cluster.unprotectVolume(volume, signal);

@@ -5,6 +5,7 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import { PVCS, PVS, STORAGE_CLASSES } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
 import { WorkQueue } from "../kube/work-queue.ts";
+import type { WorkQueueOptions } from "../kube/work-queue.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { claimOf, classOf, volumeNameOf, volumeOf } from "./facts.ts";
 import type { Claim } from "./facts.ts";
@@ -15,6 +16,8 @@ import type { Driver, ProvisionerOptions } from "./provisioner.ts";
 export interface ProvisionerRunOptions {
   readonly client: KubeClient;
   readonly driver: Driver;
+  /** When this driver came to the cluster: older classes were made for another one. */
+  readonly installedMs: number;
   /** Who writes the events: the controller's pod. */
   readonly instance: string;
   readonly log: Log;
@@ -31,10 +34,11 @@ export async function startProvisioner(
   options: ProvisionerRunOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, driver, log, attemptLimitMs } = options;
+  const { client, driver, log, installedMs, attemptLimitMs } = options;
   const provisioner = new Provisioner({
     cluster: kubeCluster(client),
     driver,
+    installedMs,
     log,
     events: eventsOf(options, signal),
     ...(attemptLimitMs === undefined ? {} : { attemptLimitMs }),
@@ -42,31 +46,25 @@ export async function startProvisioner(
   const claims = new WatchedList({ client, log, resource: PVCS, project: claimOf });
   const volumes = new WatchedList({ client, log, resource: PVS, project: volumeOf });
   const classes = new WatchedList({ client, log, resource: STORAGE_CLASSES, project: classOf });
-  const queue = (work: (key: string, workSignal: AbortSignal) => Promise<void>) =>
-    new WorkQueue({
-      concurrency: CONCURRENCY,
-      backOff: options.backOff ?? BACK_OFF,
-      log,
-      async work(key, workSignal) {
-        await work(key, workSignal);
-        return undefined;
-      },
-    });
+  const backOff = options.backOff ?? BACK_OFF;
+  const queue = (work: WorkQueueOptions["work"]) =>
+    new WorkQueue({ concurrency: CONCURRENCY, backOff, log, work });
   const claimQueue = queue(async (key, workSignal) => {
     const claim = claims.get(key);
-    if (claim === undefined) return;
+    if (claim === undefined) return undefined;
     const name = volumeNameOf(claim);
     const storageClass = classes.get(claim.className);
     const done = await provisioner.handleClaim(claim, storageClass, volumes.get(name), workSignal);
-    if (done !== "provision") return;
+    if (done !== "provision") return undefined;
     // Else a change of the claim that waits in the queue would meet a picture without the PV.
     const limit = AbortSignal.any([workSignal, AbortSignal.timeout(SEEN_WITHIN_MS)]);
     await volumes.until((list) => list.get(name), limit).catch(() => undefined);
+    return undefined;
   });
   const volumeQueue = queue(async (key, workSignal) => {
     const volume = volumes.get(key);
-    if (volume === undefined) return;
-    await provisioner.handleVolume(volume, classes.get(volume.className), workSignal);
+    if (volume === undefined) return undefined;
+    return provisioner.handleVolume(volume, classes.get(volume.className), workSignal);
   });
   claims.onChange((key, now, before) => {
     if (!isOurOwnMark(now, before)) claimQueue.add(key);

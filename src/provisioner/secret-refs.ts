@@ -14,6 +14,9 @@ const PREFIX = "csi.storage.k8s.io/";
 const USES = ["provisioner", "node-publish"] as const;
 const SECRET_PARAMETERS = USES.flatMap((use) => [nameKey(use), namespaceKey(use)]);
 export const FS_TYPE = `${PREFIX}fstype`;
+/** Known to the official provisioner; a driver that neither attaches nor expands has no use. */
+const UNUSED = ["controller-publish", "node-stage", "controller-expand", "node-expand"];
+const UNUSED_PARAMETERS = new Set(UNUSED.flatMap((use) => [nameKey(use), namespaceKey(use)]));
 const ANNOTATION = /^\$\{pvc\.annotations\['([^']+)'\]\}$/;
 
 /** The parameters that are the driver's: without those that only the provisioner reads. */
@@ -28,6 +31,18 @@ export function driverParameters(
     throw invalid(key, value, `not known; use ${SECRET_PARAMETERS.join(", ")}`);
   }
   return Object.fromEntries(rest);
+}
+
+/** A class for the reference driver: the provisioner's parameters, the driver's, and the idle. */
+export function sortParameters(parameters: Readonly<Record<string, string>>) {
+  const all = Object.entries(parameters);
+  const ofKubernetes = all.filter(([key]) => key.startsWith(PREFIX));
+  const idle = ofKubernetes.filter(([key]) => UNUSED_PARAMETERS.has(key));
+  return {
+    secrets: Object.fromEntries(ofKubernetes.filter(([key]) => !UNUSED_PARAMETERS.has(key))),
+    rest: Object.fromEntries(all.filter(([key]) => !key.startsWith(PREFIX))),
+    ignored: idle.map(([key, value]) => invalid(key, value, "of no use here").message),
+  };
 }
 
 export function secretRefsOf(

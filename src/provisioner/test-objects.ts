@@ -24,6 +24,7 @@ export const CLAIM: Claim = {
 export const CLASS: Class = {
   name: "s3",
   provisioner: "s3.csi.scality.com",
+  createdMs: Date.UTC(2026, 0, 2),
   parameters: {},
   reclaimPolicy: "Delete",
   mountOptions: [],

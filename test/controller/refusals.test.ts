@@ -20,6 +20,7 @@ import { startS3Server } from "../../tools/stack/s3-server.ts";
 import type { PosixS3Server, S3Access } from "../../tools/stack/s3-server.ts";
 import { environmentOf, secretOf } from "../provisioner/objects.ts";
 import { startController } from "../sanity/controller-process.ts";
+import { PARAMETERS } from "./known-parameters.ts";
 
 type Creation = MessageInitShape<typeof CreateVolumeRequestSchema>;
 type Deletion = MessageInitShape<typeof DeleteVolumeRequestSchema>;
@@ -62,7 +63,6 @@ const flags = (...mountFlags: string[]) => ({
 const own = (name: string) => `csi-s3-${volumeUuidOf(name)}`;
 const TAKEN = own("taken");
 const MODES = "ReadWriteMany, ReadOnlyMany, ReadWriteOnce and ReadWriteOncePod";
-const PARAMETERS = "authenticationSource, bucketName, bucketNamePrefix, onDelete, prefix, region";
 const PREFIX_RULE = "names of letters, digits, dots, underscores and hyphens with a / between them";
 const TEMPLATES = "${pvc.name}, ${pvc.namespace}, ${pv.name}";
 const KEYS = "failed to resolve credentials: CSI secrets missing required AWS credentials: ";
@@ -107,13 +107,13 @@ const refusedCreations: [name: string, given: Creation, code: Code, says: string
   ["a prefix that climbs",         shared({ prefix: "../a" }),         Code.InvalidArgument, parameter("prefix", "../a", PREFIX_RULE)],
   ["an unknown template",          shared({ prefix: "${pvc.uid}" }),   Code.InvalidArgument, parameter("prefix", "${pvc.uid}", `\${pvc.uid} is not known; use ${TEMPLATES}`)],
   ["a template without its value", shared({ prefix: "${pvc.name}" }),  Code.InvalidArgument, parameter("prefix", "${pvc.name}", "${pvc.name} is not known here: start the provisioner with --extra-create-metadata")],
-  ["onDelete without bucketName",  { parameters: { onDelete: "delete" } }, Code.InvalidArgument, parameter("onDelete", "delete", "only with bucketName: a volume's own bucket has no prefix")],
-  ["an unknown onDelete",          shared({ onDelete: "purge" }),      Code.InvalidArgument, parameter("onDelete", "purge", "use retain or delete")],
+  ["an unknown onDelete of a bucket", { parameters: { onDelete: "purge" } }, Code.InvalidArgument, parameter("onDelete", "purge", "use delete, keepIfNotEmpty or retain")],
+  ["an unknown onDelete",          shared({ onDelete: "purge" }),      Code.InvalidArgument, parameter("onDelete", "purge", "use delete, keepIfNotEmpty or retain")],
 
   ["a mount option that is none",  flags("Read Only"),                 Code.InvalidArgument, 'mountOptions: "Read Only" is not an option: write key, key=value or key value'],
   ["one with two values",          flags("uid=1", "uid=2"),            Code.InvalidArgument, "mountOptions: uid is given twice: 1, 2"],
   ["one that no node takes",       flags("ca-bundle=/x"),              Code.InvalidArgument, "mountOptions: ca-bundle: a Mountpoint Pod has no file of the volume's; authorities are the driver's setting"],
-  ["a prefix in a prefix volume",  { ...shared(), ...flags("prefix a/") }, Code.InvalidArgument, `mountOptions: "prefix a/" can't be used: the volume itself is a prefix`],
+  ["a prefix in a prefix volume",  { ...shared(), ...flags("prefix a/") }, Code.InvalidArgument, `StorageClass parameter bucketName is "shared": mountOptions: "prefix a/" can't be used: the volume itself is a prefix`],
 
   ["the name with more bytes",     { name: "sized", capacityRange: { requiredBytes: 6n } }, Code.AlreadyExists, "volume sized exists with 5 bytes, not with at least 6"],
   ["the name with fewer bytes",    { name: "sized", capacityRange: { requiredBytes: 1n, limitBytes: 4n } }, Code.AlreadyExists, "volume sized exists with 5 bytes, not with 1 to 4"],

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { copyFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import {
   CreateBucketCommand,
@@ -21,6 +23,7 @@ import { clientOf } from "../../tools/stack/s3-client.ts";
 import { startS3Server } from "../../tools/stack/s3-server.ts";
 import type { PosixS3Server } from "../../tools/stack/s3-server.ts";
 import { TlsFront } from "../engine/tls-front.ts";
+import { temporaryDirectory } from "../node/temporary-directory.ts";
 import { FaultyLine } from "../provisioner/faulty-line.ts";
 import { environmentOf, log, secretOf } from "../provisioner/objects.ts";
 
@@ -164,6 +167,22 @@ test("a server behind TLS is trusted by the certificates that were given, and on
   await using doubting = volumesWith({ AWS_ENDPOINT_URL: front.url });
   const refused = doubting.volumes.create(requestFor("behind-tls"), signal);
   await assert.rejects(refused, { kind: "remote", message: /self-signed certificate/ });
+});
+
+test("a running controller trusts the certificates that the bundle has by now", async () => {
+  const anywhere = { host: "127.0.0.1", port: 0 };
+  await using front = await TlsFront.start(s3.endpoint, "localhost", anywhere);
+  await using dir = await temporaryDirectory();
+  const bundle = join(dir.path, "ca-bundle.crt");
+  await copyFile(front.ca, bundle);
+  await using opened = volumesWith({ AWS_ENDPOINT_URL: front.url, AWS_CA_BUNDLE: bundle });
+  const createVolume = (name: string) => opened.volumes.create(requestFor(name), signal);
+  await createVolume("first-authority");
+  const second = await front.renew();
+  const message = /self-signed certificate/;
+  await assert.rejects(createVolume("second-authority"), { kind: "remote", message });
+  await copyFile(second, bundle);
+  await createVolume("second-authority");
 });
 
 test("certificates that can't be read are told at the start", () => {

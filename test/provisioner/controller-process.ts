@@ -14,7 +14,7 @@ export interface ControllerOptions {
 export class ControllerProcess extends RoleProcess {
   constructor({ kubeconfig, env, name }: ControllerOptions) {
     const flags = [`--kubeconfig=${kubeconfig}`, "--reconcile=false", "--log-level=debug"];
-    super(["controller", ...flags], { ...env, POD_NAME: name, POD_NAMESPACE: "default" });
+    super(["controller", ...flags], { env: { POD_NAMESPACE: "default", ...env, POD_NAME: name } });
   }
 
   /** It follows the Lease: from now on it can take over. */

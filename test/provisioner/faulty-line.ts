@@ -5,8 +5,8 @@ import type { AddressInfo } from "node:net";
 
 /** What happens to a request. `lost`: it is done, and its answer never arrives. */
 export const FAULTS = ["500", "503", "hang", "reset", "lost"] as const;
-/** 501: the server has no such call. */
-export type Fault = (typeof FAULTS)[number] | "501";
+/** 404: an ingress has no route to the server. 501: the server has no such call. */
+export type Fault = (typeof FAULTS)[number] | "404" | "501";
 
 /** What the server says instead of doing it. */
 export interface Saying {
@@ -17,10 +17,13 @@ export interface Saying {
 export interface Passing {
   readonly method: string;
   readonly path: string;
+  readonly headers: Readonly<http.IncomingHttpHeaders>;
 }
 
+type Verdict = Fault | Saying | undefined;
+
 /** Asked before a request is passed on. */
-export type Judge = (request: Passing) => Fault | Saying | undefined;
+export type Judge = (request: Passing) => Verdict | Promise<Verdict>;
 
 interface Options {
   readonly target: URL;
@@ -63,10 +66,13 @@ export class FaultyLine implements AsyncDisposable {
   }
 
   async #pass(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
-    const { method = "", url: path = "" } = request;
-    const fault = this.#options.judge({ method, path });
+    const { method = "", url: path = "", headers } = request;
+    const fault = await this.#options.judge({ method, path, headers });
     if (fault === "500" || fault === "501" || fault === "503") {
       response.writeHead(Number(fault), { connection: "close" }).end();
+      request.resume();
+    } else if (fault === "404") {
+      response.writeHead(404, { "content-type": "text/plain" }).end("404 page not found\n");
       request.resume();
     } else if (typeof fault === "object") {
       const document = `<Error><Code>${fault.code}</Code><Message>said so</Message></Error>`;
@@ -85,7 +91,7 @@ export class FaultyLine implements AsyncDisposable {
     const client = target.protocol === "https:" ? https : http;
     const options = { agent: this.#agent, method, headers };
     const forwarded = client.request(new URL(path, target), options, async (answer) => {
-      await done?.({ method, path });
+      await done?.({ method, path, headers });
       if (isLost) {
         answer.resume();
         request.socket.destroy();

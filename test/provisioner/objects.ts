@@ -16,6 +16,7 @@ import type {
   StorageClass,
 } from "../../src/kube/resource.ts";
 import { WatchedList } from "../../src/kube/watched-list.ts";
+import { volumeUses } from "../../src/provisioner/volume-uses.ts";
 import { DRIVER_NAME } from "../../src/volume/names.ts";
 import { clientOf } from "../../tools/stack/s3-client.ts";
 import type { S3Access } from "../../tools/stack/s3-server.ts";
@@ -92,6 +93,46 @@ export class Users {
     await this.#admin.create(SECRETS, { metadata: { namespace, name }, stringData }, this.#signal);
   }
 
+  /** A Released PV that a person with the right to create PVs has written. */
+  async forge(
+    name: string,
+    volumeHandle: string,
+    spec: Partial<NonNullable<PersistentVolume["spec"]>> = {},
+  ): Promise<void> {
+    const secretName = "volume.kubernetes.io/provisioner-deletion-secret-name";
+    const annotations = {
+      "pv.kubernetes.io/provisioned-by": DRIVER_NAME,
+      [secretName]: "",
+      [`${secretName}space`]: "",
+    };
+    const claimRef = {
+      apiVersion: "v1",
+      kind: "PersistentVolumeClaim",
+      namespace: "default",
+      name: `${name}-claim`,
+      uid: "0f0e0d0c-0b0a-4908-8706-050403020100",
+    };
+    const volume: PersistentVolume = {
+      metadata: { name, annotations },
+      spec: {
+        accessModes: ["ReadWriteMany"],
+        capacity: { storage: "1Gi" },
+        persistentVolumeReclaimPolicy: "Delete",
+        claimRef,
+        csi: { driver: DRIVER_NAME, volumeHandle },
+        ...spec,
+      },
+    };
+    await this.#admin.create(PVS, volume, this.#signal);
+  }
+
+  async released(name: string): Promise<void> {
+    await this.volumes.until(
+      (list) => (list.get(name)?.status?.phase === "Released" ? true : undefined),
+      this.#signal,
+    );
+  }
+
   async deleteClaim(name: string, namespace = "default"): Promise<void> {
     await this.#admin.delete(PVCS, { namespace, name }, {}, this.#signal);
   }
@@ -132,14 +173,19 @@ export class Users {
 
   /** The first event about an object with this reason whose note fits. */
   async event(about: string, reason: string, note: RegExp): Promise<KubeEvent> {
-    return this.events.until(
-      (list) =>
-        list.values().find((event) => {
-          const fits = event.reason === reason && note.test(event.note ?? "");
-          return fits && event.regarding?.name === about;
-        }),
-      this.#signal,
-    );
+    const fits = (event: KubeEvent) =>
+      event.regarding?.name === about && event.reason === reason && note.test(event.note ?? "");
+    return this.events.until((list) => list.values().find(fits), this.#signal);
+  }
+
+  /**
+   * The first that the driver itself writes. Kubernetes' own controller of claims also writes
+   * ProvisioningFailed, for one that it sees before its class.
+   */
+  async ownEvent(about: string, reason: string): Promise<KubeEvent> {
+    const fits = ({ regarding, reportingController, reason: its }: KubeEvent) =>
+      reportingController === DRIVER_NAME && regarding?.name === about && its === reason;
+    return this.events.until((list) => list.values().find(fits), this.#signal);
   }
 
   async put(bucket: string, key: string): Promise<void> {
@@ -168,9 +214,11 @@ export function environmentOf(s3: S3Access): Record<string, string> {
   };
 }
 
-export function volumesOf(s3: S3Access) {
+/** The driver's volumes, for a controller with this access to the API server. */
+export function volumesOf(s3: S3Access, client: KubeClient) {
   const env = environmentOf(s3);
-  return openVolumes({ env, credentialsDir: undefined, userAgent: "s3csi/test", log });
+  const findUses = volumeUses(client);
+  return openVolumes({ env, credentialsDir: undefined, userAgent: "s3csi/test", log, findUses });
 }
 
 export function secretOf({ accessKeyId, secretAccessKey }: S3Access): Record<string, string> {

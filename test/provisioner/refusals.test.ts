@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { MOUNTPOINT_NAMESPACE_DEFAULT, mountpointPodNameOf } from "../../src/volume/names.ts";
+import { PARAMETERS } from "../controller/known-parameters.ts";
 import type { ClassOptions, Users } from "./objects.ts";
 import { secretOf } from "./objects.ts";
 import { startWorld } from "./world.ts";
@@ -24,7 +26,6 @@ const namespaceOf = (use: Use) => `${FIELD}${use}-secret-namespace`;
 const secret = (use: Use, name: string) => ({ [nameOf(use)]: name, [namespaceOf(use)]: "default" });
 const parameter = (key: string, value: string, rule: string) =>
   `StorageClass parameter ${key} is ${JSON.stringify(value)}: ${rule}`;
-const PARAMETERS = "authenticationSource, bucketName, bucketNamePrefix, onDelete, prefix, region";
 const SECRETS = (["provisioner", "node-publish"] as const)
   .flatMap((use) => [nameOf(use), namespaceOf(use)])
   .join(", ");
@@ -47,12 +48,14 @@ const refused: [name: string, parameters: Record<string, string>, note: string][
   ["an unknown source of keys",       { authenticationSource: "pod" }, parameter("authenticationSource", "pod", "use driver or secret")],
   ["an unknown parameter",            { foo: "bar" },                  parameter("foo", "bar", `not known; use ${PARAMETERS}`)],
   ["a misspelt one",                  { bucketnameprefix: "a-" },      parameter("bucketnameprefix", "a-", "not known; write bucketNamePrefix")],
+  ["a cpu that is none",              { mountpointContainerResourcesRequestsCpu: "many" }, parameter("mountpointContainerResourcesRequestsCpu", "many", "use a quantity above zero, such as 512Mi, 2Gi or 100m")],
+  ["a cache that is none",            { cache: "disk" },               parameter("cache", "disk", 'use "emptyDir" or "ephemeral"')],
   ["a region that is none",           { region: "eu west" },           parameter("region", "eu west", "letters, digits and hyphens")],
   ["a bad bucketNamePrefix",          { bucketNamePrefix: "Team_" },   parameter("bucketNamePrefix", "Team_", "1 to 27 small letters, digits and hyphens, the first not a hyphen")],
   ["a bucketName that is none",       { bucketName: "a/b" },           parameter("bucketName", "a/b", "not the name of a bucket")],
   ["a bucketName without bucket",     shared,                          parameter("bucketName", "not-there", "there is no such bucket; the driver makes none for prefix volumes")],
   ["a prefix that climbs",            { ...shared, prefix: "../a" },   parameter("prefix", "../a", PREFIX_RULE)],
-  ["an unknown onDelete",             { ...shared, onDelete: "purge" }, parameter("onDelete", "purge", "use retain or delete")],
+  ["an unknown onDelete",             { ...shared, onDelete: "purge" }, parameter("onDelete", "purge", "use delete, keepIfNotEmpty or retain")],
 ];
 for (const [index, [name, parameters, note]] of refused.entries()) {
   test(`a class with ${name}: an event says so`, TIMEOUT, () =>
@@ -69,7 +72,8 @@ const refusedClaims: [name: string, options: ClassOptions, spec: object, note: s
   ["a data source",               {},                                 { dataSource },          "not supported: spec.dataSource: PersistentVolumeClaim other; S3 volumes begin empty"],
   ["a mount option that is none", { mountOptions: ["Read Only"] },    {},                      'mountOptions: "Read Only" is not an option: write key, key=value or key value'],
   ["one with two values",         { mountOptions: ["uid=1", "uid=2"] }, {},                    "mountOptions: uid is given twice: 1, 2"],
-  ["a prefix in a prefix",        { parameters: shared, mountOptions: ["prefix=a/"] }, {},     `mountOptions: "prefix=a/" can't be used: the volume itself is a prefix`],
+  ["a cache beside a cache",      { parameters: { cache: "emptyDir" }, mountOptions: ["cache"] }, {}, parameter("cache", "emptyDir", "mountOptions: cache is given, and the volume's attribute cache too: give one of them")],
+  ["a prefix in a prefix",        { parameters: shared, mountOptions: ["prefix=a/"] }, {},     parameter("bucketName", "not-there", `mountOptions: "prefix=a/" can't be used: the volume itself is a prefix`)],
 ];
 for (const [index, [name, options, spec, note]] of refusedClaims.entries()) {
   test(`a claim with ${name}: an event says so`, TIMEOUT, () =>
@@ -77,14 +81,34 @@ for (const [index, [name, options, spec, note]] of refusedClaims.entries()) {
   );
 }
 
+test("a claim for the cache of a Mountpoint Pod: an event says so", TIMEOUT, async () => {
+  const parameters = {
+    cache: "ephemeral",
+    cacheEphemeralStorageClassName: "cached",
+    cacheEphemeralStorageResourceRequest: "1Gi",
+  };
+  const name = `${mountpointPodNameOf("uid", "pv")}-cache`;
+  const advice = "choose another StorageClass in cacheEphemeralStorageClassName";
+  const problem = "a Mountpoint Pod can't have its cache on a volume of this driver";
+  const namespace = MOUNTPOINT_NAMESPACE_DEFAULT;
+  const note = `claim ${namespace}/${name}: ${problem}; ${advice}`;
+  await users.storageClass("cached", { parameters });
+  await users.claim(name, "cached", {}, { namespace });
+  await isRefusedWith(name, note, namespace);
+});
+
 /** The claim stays pending, nothing is made, and it can be deleted. */
 async function isRefused(name: string, options: ClassOptions, spec: object, note: string) {
   await users.storageClass(name, options);
   await users.claim(name, name, spec);
-  const event = await users.event(name, "ProvisioningFailed", /./);
+  await isRefusedWith(name, note);
+}
+
+async function isRefusedWith(name: string, note: string, namespace = "default") {
+  const event = await users.ownEvent(name, "ProvisioningFailed");
   assert.equal(event.note, note);
-  assert.equal(users.claims.get(`default/${name}`)?.status?.phase, "Pending");
+  assert.equal(users.claims.get(`${namespace}/${name}`)?.status?.phase, "Pending");
   assert.deepEqual(await users.buckets(), []);
-  await users.deleteClaim(name);
-  await users.claimGone(name);
+  await users.deleteClaim(name, namespace);
+  await users.claimGone(name, namespace);
 }

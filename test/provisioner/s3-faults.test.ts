@@ -7,8 +7,8 @@ import { loadKubeAccess } from "../../src/kube/kube-access.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { startProvisioner } from "../../src/provisioner/run.ts";
 import { startApiServer } from "../../tools/stack/api-server.ts";
-import { startS3Server } from "../../tools/stack/s3-server.ts";
-import type { S3Access } from "../../tools/stack/s3-server.ts";
+import type { S3Access, S3Server } from "../../tools/stack/s3-server.ts";
+import { S3_SERVERS } from "../../tools/stack/s3-servers.ts";
 import { FAULTS, FaultyLine } from "./faulty-line.ts";
 import type { Fault, Passing } from "./faulty-line.ts";
 import { Users, environmentOf, log } from "./objects.ts";
@@ -20,66 +20,79 @@ const CALLS: Readonly<Record<string, (request: Passing) => boolean>> = {
   settags: ({ method, path }) => method === "PUT" && path.includes("?tagging"),
   delete: ({ method }) => method === "DELETE",
 };
+/** And those that it makes for one that is emptied. */
+const EMPTYING_CALLS: typeof CALLS = {
+  uploads: ({ method, path }) => method === "GET" && /[?&]uploads(=|&|$)/.test(path),
+  versions: ({ method, path }) => method === "GET" && /[?&]versions(=|&|$)/.test(path),
+  objects: ({ method, path }) => method === "POST" && path.includes("?delete"),
+};
+const ALL_CALLS = { ...CALLS, ...EMPTYING_CALLS };
 /** More than the SDK tries by itself, so that the provisioner has to come back too. */
 const TIMES = 4;
 
-const CASES = Object.keys(CALLS).flatMap((call) =>
+const CASES = Object.keys(ALL_CALLS).flatMap((call) =>
   FAULTS.map((fault) => ({ call, fault, prefix: `${call}-${fault}-` })),
 );
 
-test(
-  "S3 fails at every call in every way: all is bound, all is deleted, nothing is left over",
-  { timeout: 180_000 },
-  async () => {
-    await using plane = await startApiServer();
-    await using s3 = await startS3Server();
-    const counts = new Map<string, number>();
-    await using line = new FaultyLine({
-      target: new URL(s3.endpoint),
-      judge: (request) => faultFor(request, counts),
-    });
-    const stop = new AbortController();
-    await using owned = new AsyncDisposableStack();
-    const access = await loadKubeAccess(plane.kubeconfig);
-    const client = owned.use(new KubeClient(access));
-    const driver = owned.adopt(driverOf({ ...s3, endpoint: await line.listen() }), (one) =>
-      one.server[Symbol.dispose](),
-    );
-    const users = new Users(client, s3, stop.signal);
-    await users.start();
-    const backOff = { firstMs: 50, maxMs: 500 };
-    const options = { client, driver: driver.volumes, instance: "c", log, backOff };
-    const provisioning = startProvisioner(options, stop.signal);
-    owned.defer(async () => {
-      stop.abort();
-      await provisioning;
-    });
+for (const [server, startServer] of Object.entries(S3_SERVERS)) {
+  test(
+    `${server} fails at every call in every way: all is bound, all is deleted, nothing is left`,
+    { timeout: 180_000 },
+    () => everyFault(startServer),
+  );
+}
 
-    await Promise.all(CASES.map(({ prefix }) => run(users, prefix)));
-    assert.deepEqual(await users.buckets(), [], "no orphan");
-    for (const { prefix, fault } of CASES) {
-      const expected = fault === "lost" ? 1 : TIMES; // what was done need not be asked for again
-      assert((counts.get(prefix) ?? 0) >= expected, `${prefix} has met its fault`);
-    }
-  },
-);
+async function everyFault(startServer: () => Promise<S3Server>): Promise<void> {
+  await using plane = await startApiServer();
+  await using s3 = await startServer();
+  const counts = new Map<string, number>();
+  await using line = new FaultyLine({
+    target: new URL(s3.endpoint),
+    judge: (request) => faultFor(request, counts),
+  });
+  const stop = new AbortController();
+  await using owned = new AsyncDisposableStack();
+  const access = await loadKubeAccess(plane.kubeconfig);
+  const client = owned.use(new KubeClient(access));
+  const driver = owned.adopt(driverOf({ ...s3, endpoint: await line.listen() }), (one) =>
+    one.server[Symbol.dispose](),
+  );
+  const users = new Users(client, s3, stop.signal);
+  await users.start();
+  const backOff = { firstMs: 50, maxMs: 500 };
+  const options = { client, driver: driver.volumes, instance: "c", log, backOff, installedMs: 0 };
+  const provisioning = startProvisioner(options, stop.signal);
+  owned.defer(async () => {
+    stop.abort();
+    await provisioning;
+  });
+
+  await Promise.all(CASES.map(({ call, prefix }) => run(users, prefix, call in EMPTYING_CALLS)));
+  assert.deepEqual(await users.buckets(), [], "no orphan");
+  for (const { prefix, fault } of CASES) {
+    const expected = fault === "lost" ? 1 : TIMES; // what was done need not be asked for again
+    assert((counts.get(prefix) ?? 0) >= expected, `${prefix} has met its fault`);
+  }
+}
 
 /** A claim's whole life, in a class whose bucket names tell the line how to fail. */
-async function run(users: Users, prefix: string): Promise<void> {
+async function run(users: Users, prefix: string, isEmptied: boolean): Promise<void> {
   const name = prefix.replace(/-$/, "");
-  await users.storageClass(name, { parameters: { bucketNamePrefix: prefix } });
+  const onDelete = isEmptied ? "delete" : "keepIfNotEmpty";
+  await users.storageClass(name, { parameters: { bucketNamePrefix: prefix, onDelete } });
   await users.claim(name, name);
   const volume = await users.bound(name);
   const bucket = volume.spec?.csi?.volumeHandle ?? "";
   const mine = (await users.buckets()).filter((one) => one.startsWith(prefix));
   assert.deepEqual(mine, [bucket], "one bucket, never a second one");
+  if (isEmptied) await users.put(bucket, "k");
   await users.deleteClaim(name);
   await users.volumeGone(volume.metadata?.name ?? "");
 }
 
 function faultFor(request: Passing, counts: Map<string, number>): Fault | undefined {
   const found = CASES.find(({ prefix }) => request.path.startsWith(`/${prefix}`));
-  if (found === undefined || CALLS[found.call]?.(request) !== true) return undefined;
+  if (found === undefined || ALL_CALLS[found.call]?.(request) !== true) return undefined;
   const count = (counts.get(found.prefix) ?? 0) + 1;
   counts.set(found.prefix, count);
   return count <= TIMES ? found.fault : undefined;

@@ -18,10 +18,11 @@ export interface ProvisioningWorld extends AsyncDisposable {
   readonly signal: AbortSignal;
 }
 
-/** `judge`: how S3 fails. */
+/** `judge`: how S3 fails. `installedMs`: older classes were made for another driver. */
 export async function startWorld(
   provisioners = 1,
   judge: Judge = () => undefined,
+  installedMs = 0,
 ): Promise<ProvisioningWorld> {
   await using owned = new AsyncDisposableStack();
   const stop = new AbortController();
@@ -38,9 +39,9 @@ export async function startWorld(
   const backOff = { firstMs: 50, maxMs: 500 };
   const running = Array.from({ length: provisioners }, (_, index) => {
     const client = owned.use(new KubeClient(lineAccess));
-    const { volumes: driver } = owned.use(volumesOf({ ...s3, endpoint }));
+    const { volumes: driver } = owned.use(volumesOf({ ...s3, endpoint }, client));
     const instance = `controller-${index}`;
-    return startProvisioner({ client, driver, instance, log, backOff }, signal);
+    return startProvisioner({ client, driver, installedMs, instance, log, backOff }, signal);
   });
   owned.defer(async () => {
     stop.abort();

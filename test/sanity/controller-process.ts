@@ -8,12 +8,19 @@ import { createInterface } from "node:readline";
 
 const MAIN = join(import.meta.dirname, "../../src/main.ts");
 
-/** The program itself, as a process: csi-sanity is a Go client and sees only the socket. */
-export async function startController(env: Readonly<Record<string, string>> = {}) {
+const ALONE = ["--reconcile=false", "--provision=false"];
+
+/**
+ * The program itself, as a process: csi-sanity is a Go client and sees only the socket. Without
+ * other flags it has no API server.
+ */
+export async function startController(
+  env: Readonly<Record<string, string>> = {},
+  flags: readonly string[] = ALONE,
+) {
   const dir = await mkdtemp(join(tmpdir(), "s3csi-sanity-"));
   const endpoint = `unix://${join(dir, "csi.sock")}`;
-  const alone = ["--reconcile=false", "--provision=false"];
-  const args = [MAIN, "controller", `--endpoint=${endpoint}`, ...alone];
+  const args = [MAIN, "controller", `--endpoint=${endpoint}`, ...flags];
   const child = spawn(process.execPath, args, {
     stdio: ["ignore", "pipe", "inherit"],
     env: { ...process.env, ...env },

@@ -45,6 +45,9 @@ test(
 );
 
 const never = () => new Promise<never>(() => {});
+const unknown = { followProblem: never, attachmentsProblem: () => undefined };
+/** Nothing is ever told. */
+const untold = () => ({ [Symbol.dispose]() {} });
 
 /** Whatever it ends with: what failed is told on stdout. */
 async function printedBy(program: string, args: readonly string[]): Promise<string> {
@@ -60,7 +63,16 @@ async function nodeEndpoint() {
   await using owned = new AsyncDisposableStack();
   const { kubeletPath, sources } = owned.use(await TestNode.start());
   const waits = { untilAssigned: never, untilScheduled: never, untilMoved: never };
-  const view = { ...waits, untilLeaving: never, problemOf: never, pods: () => [] };
+  const pods = { pods: () => [], finishedPods: () => [], onPodFinished: untold };
+  const held = { heldBackWhy: () => undefined, onAttachmentChange: untold };
+  const view = {
+    ...waits,
+    ...pods,
+    ...held,
+    untilLeaving: never,
+    isAssigned: () => false,
+    ...unknown,
+  };
   const volumes = new Volumes({ view, sources, env: {}, userAgent: "test", log: silentLog });
   const identity = identityService({ driverName: DRIVER_NAME, version: "1", controller: false });
   const real = nodeService({ nodeId: "node-1", kubeletPath, volumes, sources });

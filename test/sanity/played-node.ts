@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { Failure } from "../../src/base/failure.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { startReconciler } from "../../src/reconciler/run.ts";
+import type { S3Server } from "../../tools/stack/s3-server.ts";
 import { TestBucket } from "../engine/test-bucket.ts";
 import { RoleProcess } from "../health/role-process.ts";
 import { MounterProcess } from "../node/mounter-process.ts";
@@ -48,10 +49,10 @@ export class PlayedNode implements AsyncDisposable {
     this.#owned = owned;
   }
 
-  static async start(): Promise<PlayedNode> {
+  static async start(startServer?: () => Promise<S3Server>): Promise<PlayedNode> {
     await using owned = new AsyncDisposableStack();
     const chart = owned.use(await installChart());
-    const bucket = owned.use(await TestBucket.start());
+    const bucket = owned.use(await TestBucket.start(startServer));
     const dir = owned.use(await temporaryDirectory());
     const stop = new AbortController();
     const bench = new Bench(chart.admin, stop.signal);
@@ -71,17 +72,20 @@ export class PlayedNode implements AsyncDisposable {
   }
 
   /** The real one, once it serves; it ends with the node, if not before. */
-  async startService(env: Readonly<Record<string, string>> = {}): Promise<RoleProcess> {
+  async startService(
+    env: Readonly<Record<string, string>> = {},
+    more: readonly string[] = [],
+  ): Promise<RoleProcess> {
     const { endpoint, accessKeyId, secretAccessKey, region } = this.bucket.access;
     const flags = [`--kubelet-path=${this.kubeletPath}`, `--node-id=${NODE}`];
     const args = ["node", `--kubeconfig=${this.#kubeconfig}`, `--endpoint=${this.endpoint}`];
-    const service = new RoleProcess([...args, ...flags], {
+    const s3 = {
       AWS_ENDPOINT_URL: endpoint,
       AWS_REGION: region,
       AWS_ACCESS_KEY_ID: accessKeyId,
       AWS_SECRET_ACCESS_KEY: secretAccessKey,
-      ...env,
-    });
+    };
+    const service = new RoleProcess([...args, ...flags, ...more], { env: { ...s3, ...env } });
     this.#owned.use(service);
     await service.logged("-reg.sock");
     return service;
