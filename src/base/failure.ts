@@ -26,3 +26,20 @@ export class Failure extends Error {
     this.kind = kind;
   }
 }
+
+/** Not a fault: work that is done in steps, of which another one is left. */
+export class UnfinishedFailure extends Failure {
+  constructor(message: string) {
+    super("busy", message);
+  }
+}
+
+/** Another attempt would fail too, for a long time: the next one is due after `retryAfterMs`. */
+export class RetryLaterFailure extends Failure {
+  readonly retryAfterMs: number;
+
+  constructor(kind: FailureKind, message: string, retryAfterMs: number) {
+    super(kind, message);
+    this.retryAfterMs = retryAfterMs;
+  }
+}

@@ -29,6 +29,15 @@ export function absolutePathIfAny(): Schema<string | undefined> {
   });
 }
 
+/** A whole number above zero, or nothing. */
+export function countIfAny(): Schema<number | undefined> {
+  return schemaOf((value) => {
+    if (value === undefined) return right(undefined);
+    const isCount = typeof value === "string" && /^[1-9]\d{0,9}$/.test(value);
+    return isCount ? right(Number(value)) : wrong("must be a whole number above zero");
+  });
+}
+
 function schemaOf<T>(safeParse: (value: unknown) => Verdict<T>): Schema<T> {
   return { safeParse };
 }

@@ -27,12 +27,19 @@ const SAME_AGAIN_MS = 300_000;
 /** As many as there are pods in a large cluster. */
 const REMEMBERED_MAX = 10_000;
 
+/** A write of an event that is under way or has succeeded. */
+interface Attempt {
+  readonly atMs: number;
+  readonly isWritten: Promise<boolean>;
+}
+
 /** Tells a user in `kubectl describe` what happens. Best effort: an event never fails its cause. */
 export class EventWriter {
   readonly #client: Pick<KubeClient, "create">;
   readonly #log: Log;
   readonly #component: { readonly controller: string; readonly instance: string };
-  readonly #lastMs = new Map<string, number>();
+  /** Attempts of the last five minutes by a hash of their words, the oldest first. */
+  readonly #recent = new Map<string, Attempt>();
 
   constructor(
     client: Pick<KubeClient, "create">,
@@ -44,10 +51,33 @@ export class EventWriter {
     this.#log = log;
   }
 
+  /** Writes the event; a failure is only logged. */
   async write(regarding: Regarding, text: EventText, signal: AbortSignal): Promise<void> {
+    await this.tryWrite(regarding, text, signal);
+  }
+
+  /**
+   * Resolves with whether the event is written, now or in the last five minutes. The API server
+   * gets the same words about the same object once in that time, and after a failure once more for
+   * each further call. Beyond REMEMBERED_MAX other events are dropped: they would be repeated
+   * without end.
+   */
+  async tryWrite(regarding: Regarding, text: EventText, signal: AbortSignal): Promise<boolean> {
     const words = `${regarding.uid} ${text.reason} ${text.note}`;
-    const what = createHash("sha256").update(words).digest("base64"); // words may be long
-    if (!this.#isNew(what, Date.now())) return;
+    const key = createHash("sha256").update(words).digest("base64"); // words may be long
+    const nowMs = Date.now();
+    this.#forgetBefore(nowMs - SAME_AGAIN_MS);
+    const earlier = this.#recent.get(key);
+    if (earlier !== undefined) return earlier.isWritten;
+    if (this.#recent.size >= REMEMBERED_MAX) return false;
+    const attempt = { atMs: nowMs, isWritten: this.#create(regarding, text, signal) };
+    this.#recent.set(key, attempt);
+    const isWritten = await attempt.isWritten;
+    if (!isWritten && this.#recent.get(key) === attempt) this.#recent.delete(key);
+    return isWritten;
+  }
+
+  async #create(regarding: Regarding, text: EventText, signal: AbortSignal): Promise<boolean> {
     const namespace = regarding.namespace ?? "default";
     const name = `${regarding.name.slice(0, 200)}.${randomBytes(8).toString("hex")}`;
     const event = {
@@ -65,23 +95,18 @@ export class EventWriter {
     };
     try {
       await this.#client.create(EVENTS, event, signal);
+      return true;
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      this.#log.debug({ err: error.message, reason: text.reason }, "event not written");
+      this.#log.debug({ err: error, reason: text.reason }, "event not written");
+      return false;
     }
   }
 
-  /**
-   * The same words about the same object are said once in five minutes. Where so much is to be said
-   * that nobody could remember it, the rest is left unsaid: it would be said again and again.
-   */
-  #isNew(what: string, nowMs: number): boolean {
-    for (const [said, lastMs] of this.#lastMs) {
-      if (nowMs - lastMs < SAME_AGAIN_MS) break; // the first is the oldest
-      this.#lastMs.delete(said);
+  #forgetBefore(oldestMs: number): void {
+    for (const [key, { atMs }] of this.#recent) {
+      if (atMs > oldestMs) break; // the first is the oldest
+      this.#recent.delete(key);
     }
-    if (this.#lastMs.has(what) || this.#lastMs.size >= REMEMBERED_MAX) return false;
-    this.#lastMs.set(what, nowMs);
-    return true;
   }
 }

@@ -82,6 +82,13 @@ export class KubeClient {
     }
   }
 
+  /** The version of the API server, like v1.31.2. */
+  async serverVersion(signal: AbortSignal): Promise<string | undefined> {
+    const request = { method: "GET", path: "/version" } as const;
+    const { gitVersion } = await this.#transport.send<{ gitVersion?: string }>(request, signal);
+    return gitVersion;
+  }
+
   /** One page, read from the store and not from a server's cache: it is never older than now. */
   async list<T extends KubeObject>(
     resource: Resource<T>,

@@ -3,20 +3,23 @@ import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import { BackOff } from "./back-off.ts";
 import type { KubeClient } from "./kube-client.ts";
-import { LEASES } from "./resource.ts";
-import type { Lease } from "./resource.ts";
+import { LEASES, PODS } from "./resource.ts";
+import type { Lease, Pod } from "./resource.ts";
 import { WatchedList } from "./watched-list.ts";
 
 export interface LeadershipOptions {
   readonly client: KubeClient;
   readonly namespace: string;
   readonly name: string;
-  /** Unique among the candidates: the pod's name. */
+  /** Unique among the candidates: the pod's name. The Lease goes with what made that pod. */
   readonly identity: string;
   readonly log: Log;
   /** A leader that has not renewed for so long is taken for dead. */
   readonly leaseMs?: number;
 }
+
+type Lead = (signal: AbortSignal) => Promise<void>;
+type OwnerReferences = NonNullable<Lease["metadata"]>["ownerReferences"];
 
 const LEASE_MS = 15_000;
 const RENEWALS_PER_LEASE = 4;
@@ -29,7 +32,7 @@ const STEP_DOWN_SHARE = 0.7;
  */
 export async function leadWhenElected(
   options: LeadershipOptions,
-  lead: (signal: AbortSignal) => Promise<void>,
+  lead: Lead,
   signal: AbortSignal,
 ): Promise<void> {
   const candidate = new Candidate(options);
@@ -52,11 +55,7 @@ export async function leadWhenElected(
 }
 
 /** From election to loss or end. Whoever leads has ended before anybody else may begin. */
-async function term(
-  candidate: Candidate,
-  lead: (signal: AbortSignal) => Promise<void>,
-  signal: AbortSignal,
-): Promise<void> {
+async function term(candidate: Candidate, lead: Lead, signal: AbortSignal): Promise<void> {
   const end = new AbortController();
   const leading = lead(AbortSignal.any([signal, end.signal]));
   try {
@@ -75,6 +74,11 @@ class Candidate {
   /** When the Lease last changed, by our own clock: nobody else's clock is believed. */
   #changedMs = 0;
   #held: Lease | undefined;
+  /**
+   * The owners that the Lease is to have; undefined leaves it those that it has. Kubernetes may
+   * refuse to change them, and a Lease with another owner is still good to lead by.
+   */
+  #owners: OwnerReferences = undefined;
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
@@ -100,15 +104,28 @@ class Candidate {
   /** Until the Lease is free or its holder silent for too long, and our write of it succeeds. */
   async elected(signal: AbortSignal): Promise<void> {
     await Promise.race([this.#lease.synced, aborted(signal)]);
+    this.#owners ??= await this.#findOwners(signal);
     const seen = await this.#free(signal);
-    const { client, namespace, name, identity, log } = this.#options;
+    const { name, identity, log } = this.#options;
     const transitions = (seen?.spec?.leaseTransitions ?? -1) + 1;
-    const lease = this.#leaseFor(identity, transitions, seen);
-    this.#held =
-      seen === undefined
-        ? await client.create(LEASES, lease, signal)
-        : await client.update(LEASES, { namespace, name }, lease, signal);
+    try {
+      this.#held = await this.#take(seen, transitions, signal);
+    } catch (error) {
+      const isDenied = error instanceof Failure && error.kind === "denied";
+      if (!isDenied || seen === undefined || this.#owners === undefined) throw error;
+      this.#owners = undefined;
+      this.#held = await this.#take(seen, transitions, signal);
+      log.warn({ lease: name, err: error.message }, "lease keeps its owner");
+    }
     log.info({ lease: name, identity, transitions }, "elected");
+  }
+
+  /** The write that decides the election: of those who saw the same Lease one succeeds. */
+  async #take(seen: Lease | undefined, transitions: number, signal: AbortSignal): Promise<Lease> {
+    const { client, namespace, name, identity } = this.#options;
+    const lease = this.#leaseFor(identity, transitions, seen);
+    if (seen === undefined) return client.create(LEASES, lease, signal);
+    return client.update(LEASES, { namespace, name }, lease, signal);
   }
 
   /** Returns when the Lease is another's, or could not be renewed in time. */
@@ -149,6 +166,25 @@ class Candidate {
     }
   }
 
+  /**
+   * In a Deployment the ReplicaSet of the own pod: Kubernetes removes the Lease with it. At an
+   * uninstall the controller could not remove the Lease, since its rights are gone before it is.
+   */
+  async #findOwners(signal: AbortSignal): Promise<OwnerReferences> {
+    const { client, namespace, identity, log } = this.#options;
+    let pod: Pod | undefined;
+    try {
+      pod = await client.find(PODS, { namespace, name: identity }, signal);
+    } catch (error) {
+      if (!(error instanceof Failure) || error.kind !== "denied") throw error;
+      log.warn({ lease: this.#options.name, err: error.message }, "lease has no owner");
+    }
+    const owner = pod?.metadata?.ownerReferences?.find(({ controller }) => controller === true);
+    if (owner === undefined) return undefined;
+    const { apiVersion, kind, name, uid } = owner;
+    return [{ apiVersion, kind, name, uid }];
+  }
+
   async #free(signal: AbortSignal): Promise<Lease | undefined> {
     const { namespace, name, identity } = this.#options;
     for (;;) {
@@ -169,12 +205,18 @@ class Candidate {
 
   #leaseFor(holderIdentity: string, leaseTransitions: number, before: Lease | undefined): Lease {
     const { namespace, name } = this.#options;
-    const resourceVersion = before?.metadata?.resourceVersion;
+    const { resourceVersion, ownerReferences } = before?.metadata ?? {};
+    const owners = this.#owners ?? ownerReferences;
     const now = new Date().toISOString().replace("Z", "000Z"); // microseconds
     return {
       apiVersion: "coordination.k8s.io/v1",
       kind: "Lease",
-      metadata: { namespace, name, ...(resourceVersion === undefined ? {} : { resourceVersion }) },
+      metadata: {
+        namespace,
+        name,
+        ...(owners && { ownerReferences: owners }),
+        ...(resourceVersion !== undefined && { resourceVersion }),
+      },
       spec: {
         holderIdentity,
         leaseTransitions,

@@ -1,8 +1,10 @@
 import type {
   EventsV1Event,
+  V1ConfigMap,
   V1CSIDriver,
   V1CSINode,
   V1Lease,
+  V1Namespace,
   V1Node,
   V1PersistentVolume,
   V1PersistentVolumeClaim,
@@ -46,6 +48,8 @@ export type KubeSecret = Wire<V1Secret>;
 export type KubeNode = Wire<V1Node>;
 export type KubeEvent = Wire<EventsV1Event>;
 export type Lease = Wire<V1Lease>;
+export type ConfigMap = Wire<V1ConfigMap>;
+export type Namespace = Wire<V1Namespace>;
 export type CsiNode = Wire<V1CSINode>;
 export type CsiDriver = Wire<V1CSIDriver>;
 
@@ -61,6 +65,8 @@ export const STORAGE_CLASSES: Resource<StorageClass> = {
 };
 export const SECRETS: Resource<KubeSecret> = { prefix: "/api/v1", plural: "secrets" };
 export const NODES: Resource<KubeNode> = { prefix: "/api/v1", plural: "nodes" };
+export const CONFIG_MAPS: Resource<ConfigMap> = { prefix: "/api/v1", plural: "configmaps" };
+export const NAMESPACES: Resource<Namespace> = { prefix: "/api/v1", plural: "namespaces" };
 export const EVENTS: Resource<KubeEvent> = { prefix: "/apis/events.k8s.io/v1", plural: "events" };
 export const LEASES: Resource<Lease> = {
   prefix: "/apis/coordination.k8s.io/v1",

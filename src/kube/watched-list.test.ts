@@ -83,6 +83,10 @@ const away: Answer = (response) => {
   response.statusCode = 503;
   response.end("no");
 };
+const unknown: Answer = (response) => {
+  response.statusCode = 404;
+  response.end("404 page not found");
+};
 const pieces: Answer = (response) => {
   const text = `${JSON.stringify(added("ä", "11"))}\n`;
   const bytes = Buffer.from(text);
@@ -123,6 +127,15 @@ test("a watch that breaks goes on from the last version it saw, bookmarks includ
   await using world = await scripted([listOf("10")], [breaks, lines(added("b", "18"))]);
   await world.list.until((all) => all.get("ns/b"), world.signal);
   assert.deepEqual(world.asked.slice(0, 3), ["list", "watch 10", "watch 17"]);
+});
+
+test("an unknown kind is an answer, a server that is away gives none", async () => {
+  await using world = await scripted([away, away, unknown, listOf("10")], [silent]);
+  await world.list.answered;
+  assert.deepEqual(world.asked, ["list", "list", "list"]);
+  assert.equal(world.list.fault?.kind, "absent");
+  await world.list.synced;
+  assert.equal(world.list.fault, undefined);
 });
 
 test("a connection that falls silent is given up", async () => {

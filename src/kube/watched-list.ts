@@ -16,6 +16,8 @@ export interface WatchedListOptions<Raw extends KubeObject, T> {
   readonly log: Log;
   /** The first wait after a fault; it doubles up to BACK_OFF_MAX_MS. */
   readonly backOffMs?: number;
+  /** The health of the process does not depend on this list. */
+  readonly isTemporary?: boolean;
 }
 
 export type ChangeListener<T> = (key: string, now: T | undefined, before: T | undefined) => void;
@@ -40,6 +42,11 @@ const WATCH_SHORT_MS = 1_000;
  */
 export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   readonly synced: Promise<void>;
+  /**
+   * Resolves when the API server has given the list, or has said that it does not know the kind. A
+   * server that is away, or that has not heard of our rights yet, has not answered.
+   */
+  readonly answered: Promise<void>;
   readonly #options: WatchedListOptions<Raw, T>;
   readonly #log: Log;
   readonly #watch: string;
@@ -48,6 +55,8 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   /** Versions that were written by us, and that the watch has still to tell of. */
   readonly #ahead = new Map<string, string>();
   readonly #resolveSynced: () => void;
+  readonly #resolveAnswered: () => void;
+  #fault: Failure | undefined;
   #entries = new Map<string, Entry<T>>();
   #version: string | undefined;
 
@@ -59,6 +68,14 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.synced = promise;
     this.#resolveSynced = resolve;
+    const answered = Promise.withResolvers<void>();
+    this.answered = answered.promise;
+    this.#resolveAnswered = answered.resolve;
+  }
+
+  /** Why the list can't be followed now; undefined while it is. */
+  get fault(): Failure | undefined {
+    return this.#fault;
   }
 
   get(key: string): T | undefined {
@@ -98,7 +115,8 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
 
   /** Follows until the signal aborts. Rejects only for a bug, never for a fault of the server. */
   async start(signal: AbortSignal): Promise<void> {
-    using note = this.#options.client.watches?.open(this.#watch);
+    const { client, isTemporary = false } = this.#options;
+    using note = isTemporary ? undefined : client.watches?.open(this.#watch);
     while (!signal.aborted) {
       try {
         this.#version ??= await this.#relist(signal, note);
@@ -114,8 +132,10 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   }
 
   #onFault(fault: Failure): void {
+    this.#fault = fault;
     const { kind, message } = fault;
     const away = kind === "remote" || kind === "timeout" || kind === "busy";
+    if (kind === "absent") this.#resolveAnswered();
     if (!away || this.#backOff.failures >= FAULTS_BEFORE_RELIST) this.#version = undefined;
     const level = kind === "stale" ? "info" : "warn";
     const attempt = this.#backOff.failures;
@@ -139,7 +159,9 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
     this.#replace(entries);
     this.#log.debug({ watch: this.#watch, kept: entries.size }, "listed");
     note?.listed();
+    this.#fault = undefined;
     this.#resolveSynced();
+    this.#resolveAnswered();
     return page.metadata.resourceVersion;
   }
 
@@ -166,7 +188,10 @@ export class WatchedList<T, Raw extends KubeObject = KubeObject> {
   }
 
   async #follow(from: string, signal: AbortSignal, note: WatchPage | undefined): Promise<void> {
-    const opened = () => note?.followed();
+    const opened = () => {
+      this.#fault = undefined;
+      note?.followed();
+    };
     const { client, resource, selection = {} } = this.#options;
     const startedMs = Date.now();
     let events = 0;

@@ -74,6 +74,32 @@ test("a key that fails is tried again, and one that asks for it", async () => {
   await running;
 });
 
+test("steps between two failures do not make the back-off begin anew", async (t) => {
+  const done = Promise.withResolvers<void>();
+  const log = createLog("error", {});
+  const warned = t.mock.method(log, "warn", () => undefined);
+  let turns = 0;
+  const { queue, stop, running } = queueOf({
+    log,
+    async work() {
+      turns += 1;
+      if (turns % 2 === 1) return { stepAfterMs: 0 };
+      if (turns < 8) throw new Failure("remote", "the last step fails");
+      done.resolve();
+      return undefined;
+    },
+  });
+  queue.add("a");
+  await done.promise;
+  const attempts = warned.mock.calls.map(({ arguments: [facts] }) => facts as { attempt: number });
+  assert.deepEqual(
+    attempts.map(({ attempt }) => attempt),
+    [0, 1, 2],
+  );
+  stop.abort();
+  await running;
+});
+
 /** Keys whose work is ended by hand; all but `u…` is put off until it is calm. */
 function patientQueue() {
   const calmly: string[] = [];

@@ -10,10 +10,15 @@ export interface WorkQueueOptions {
   readonly backOff: { readonly firstMs: number; readonly maxMs: number };
   /**
    * Returns after how many ms to look at the key again, if at all without a reason; or LATER, to be
-   * called once more in a calm moment, when nothing else is under work.
+   * called once more in a calm moment, when nothing else is under work; or when the next step of
+   * the same work is due, during which the key keeps its back-off.
    */
-  readonly work: (key: string, signal: AbortSignal, calm: boolean) => Promise<Outcome>;
+  readonly work: (key: string, signal: AbortSignal, calm: boolean) => Promise<Outcome | NextStep>;
   readonly log: Log;
+}
+
+export interface NextStep {
+  readonly stepAfterMs: number;
 }
 
 export type Outcome = number | typeof LATER | undefined;
@@ -91,10 +96,10 @@ export class WorkQueue {
   }
 
   async #run(key: string, signal: AbortSignal, calm: boolean): Promise<void> {
-    let outcome: Outcome;
+    let outcome: Outcome | NextStep;
     try {
       outcome = await this.#options.work(key, signal, calm);
-      this.#backOffs.delete(key);
+      if (typeof outcome !== "object") this.#backOffs.delete(key);
     } catch (error) {
       outcome = this.#afterFault(key, error, signal);
     }
@@ -102,6 +107,7 @@ export class WorkQueue {
     if (calm) this.#isCalmRunning = false;
     if (this.#again.delete(key)) this.add(key);
     else if (outcome === LATER) this.#patient.set(key, performance.now() + PATIENCE_MS);
+    else if (typeof outcome === "object") this.#addAfter(key, outcome.stepAfterMs);
     else if (outcome !== undefined) this.#addAfter(key, outcome);
     this.#pump();
   }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { Cluster } from "./cluster.ts";
-import type { Action, Observed } from "./decide.ts";
+import type { Action } from "./action.ts";
+import type { Observed } from "./observed.ts";
 
 /** Thin on purpose: no branch here that decide() could have taken. Returns when to look again. */
 export async function apply(
@@ -30,10 +31,12 @@ export async function apply(
         await cluster.updateAttachment(action.attachment, action.lists, signal);
         break;
       case "write-status":
-        await cluster.writeStatus(action.attachment, action.status, signal);
+        await cluster.writeStatus(action, signal);
         break;
       case "delete-attachment":
         await cluster.deleteAttachment(action.attachment, signal);
+        break;
+      case "hold-back":
         break;
       case "look-again":
         lookAgainMs = Math.min(action.afterMs, lookAgainMs ?? Infinity);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isSameStatus, statusOf, troublesOf } from "./attachment-status.ts";
+import { isSameStatus, staleReports, statusOf, troublesOf } from "./attachment-status.ts";
 import type { ControllerStatus } from "./attachment-status.ts";
 import { decide } from "./decide.ts";
-import type { Observed } from "./decide.ts";
+import type { Observed } from "./observed.ts";
 import type { MountpointPod, NodeFacts, Workload } from "./facts.ts";
 
 const key = {
@@ -23,6 +23,7 @@ const workload: Workload = {
   nodeName: "n1",
   ended: false,
   terminating: false,
+  started: false,
   fsGroup: "",
   serviceAccountName: "",
   claims: ["c"],
@@ -39,6 +40,8 @@ const running: MountpointPod = {
   finished: false,
   terminating: false,
   backingOff: false,
+  cannotStart: "",
+  settingsHash: "",
   unschedulable: "",
   shutDown: false,
   needsUnmount: false,
@@ -62,6 +65,10 @@ function seen(pod: Partial<MountpointPod> | null, stored?: ControllerStatus): Ob
     attachment: { name: "s3pa-1", uid: "a", resourceVersion: "1", spec, ...status },
     attributes: {},
     remembered: new Map(),
+    bound: new Set(),
+    outdated: new Set(),
+    foreign: new Set(),
+    lastMounts: new Map(),
     wanting: [workload],
     gone: new Set(),
     leaving: new Set(),
@@ -80,6 +87,7 @@ const cases: [name: string, pod: Partial<MountpointPod> | null, phase: string, r
   ["all runs",               {},                                                   "Mounted",    "True",  /^$/],
   ["it starts",              { started: false },                                   "Pending",    "False", /^$/],
   ["no room",                { started: false, scheduled: false, unschedulable: ROOM }, "Pending", "False", /mp-1 finds no room on node n1: .*Insufficient memory/],
+  ["no image",               { started: false, cannotStart: "image x cannot be pulled" }, "Pending", "False", /mp-1 cannot start on node n1: image x cannot be pulled/],
   ["one of mount-s3 starts", { started: false, mountId: "mp-1.mount-s3" },         "Pending",    "False", /^$/],
   ["a successor starts",     { started: false, mountId: "mp-0" },                  "Recovering", "False", /^$/],
   ["it ended",               { finished: true },                                   "Recovering", "False", /mp-1 is lost: it has ended/],
@@ -129,3 +137,31 @@ test("a workload hears why its Mountpoint Pod has no place", () => {
   assert.equal(others.length, 0);
   assert.deepEqual(troublesOf(seen({})), []);
 });
+
+test("a workload hears why its Mountpoint Pod cannot start", () => {
+  const [trouble] = troublesOf(seen({ started: false, cannotStart: "image x cannot be pulled" }));
+  assert.equal(trouble?.reason, "MountpointPodCannotStart");
+  assert.equal(
+    trouble.note,
+    "Mountpoint Pod mp-1 cannot start on node n1: image x cannot be pulled",
+  );
+});
+
+// prettier-ignore
+const reports: [name: string, reported: string[], stale: string[]][] = [
+  ["nothing was told",                             [],                         []],
+  ["of the one that serves",                       ["mp-1"],                   []],
+  ["of those before it too",                       ["mp-0", "mp-1", "mp-x"],   ["mp-0", "mp-x"]],
+  ["of one that is gone: an engine was lost here", ["mp-0"],                   []],
+  ["of two that are gone",                         ["mp-0", "mp-x"],           ["mp-x"]],
+];
+for (const [name, reported, stale] of reports) {
+  test(`reports of the node: ${name}`, () => {
+    const { attachment, ...rest } = seen({}, statusOf(seen({})));
+    assert(attachment !== undefined);
+    const now = { ...rest, attachment: { ...attachment, reported } };
+    assert.deepEqual(staleReports(now), stale);
+    const actions = decide(now).map((action) => action.do);
+    assert.deepEqual(actions, stale.length === 0 ? [] : ["write-status"]);
+  });
+}

@@ -1,8 +1,10 @@
 import type { AttachmentCondition, AttachmentStatus } from "../volume/attachment.ts";
+import { LIMIT_REASON } from "../volume/attachment.ts";
 import { isOwnMount } from "../volume/engine.ts";
-import type { Observed } from "./decide.ts";
+import type { Observed } from "./observed.ts";
 import type { MountpointPod, Workload } from "./facts.ts";
-import { isServing } from "./succession.ts";
+import type { Place } from "./namespace-limit.ts";
+import { isHindered, isServing } from "./succession.ts";
 
 /** What the controller says of an attachment; the rest of its status is the node service's. */
 export type ControllerStatus = Required<Pick<AttachmentStatus, "phase" | "conditions">>;
@@ -14,6 +16,11 @@ export interface Trouble {
   readonly note: string;
 }
 
+const LIMIT_EVENT = "MountpointPodLimitReached";
+const RAISE_LIMIT = "have mountpointPod.limits.perNamespace raised";
+const LIMIT_REMEDY = `delete pods with S3 volumes from it, or ${RAISE_LIMIT}`;
+const TOO_LARGE_REMEDY = `use fewer volumes in one pod, or ${RAISE_LIMIT}`;
+
 interface Verdict {
   readonly phase: ControllerStatus["phase"];
   readonly reason: string;
@@ -21,8 +28,8 @@ interface Verdict {
 }
 
 /** No counts and no times in it: it is written when something has changed, and only then. */
-export function statusOf(seen: Observed): ControllerStatus {
-  const { phase, reason, message } = verdictOn(seen);
+export function statusOf(seen: Observed, heldBack: readonly string[] = []): ControllerStatus {
+  const { phase, reason, message } = verdictOn(seen, heldBack);
   const now = new Date(seen.nowMs).toISOString();
   const before = seen.attachment?.status?.conditions ?? [];
   const condition = (type: string, is: boolean): AttachmentCondition => {
@@ -52,32 +59,78 @@ export function isSameStatus(
   );
 }
 
+/**
+ * Reports of the node on Mountpoint Pods that are gone. One report stays as long as the attachment:
+ * that an engine was lost is the reason why kubelets repeat publishes.
+ */
+export function staleReports({ attachment, pods }: Observed): string[] {
+  const { reported = [], spec } = attachment ?? {};
+  const listed = spec?.mountpointS3PodAttachments ?? {};
+  const stale = reported.filter((name) => !Object.hasOwn(listed, name) && !pods.has(name));
+  return stale.length < reported.length ? stale : stale.slice(1);
+}
+
 /** What keeps workloads waiting that the API server knows of. */
 export function troublesOf(seen: Observed): Trouble[] {
   const troubles: Trouble[] = [];
   for (const { name, pod, uids } of listedIn(seen)) {
-    if (pod === undefined || pod.unschedulable === "") continue;
-    const note = unschedulable(name, seen, pod);
+    if (pod === undefined || !isHindered(pod)) continue;
+    const [reason, note] = hindrance(name, seen, pod);
     for (const workload of seen.wanting) {
-      if (!uids.has(workload.uid)) continue;
-      troubles.push({ workload, reason: "MountpointPodUnschedulable", note });
+      if (uids.has(workload.uid))
+        troubles.push({ workload, reason: `MountpointPod${reason}`, note });
     }
   }
   return troubles;
 }
 
-function verdictOn(seen: Observed): Verdict {
+/** Tells each workload why the limit of its namespace makes it wait. */
+export function limitTroubles(workloads: readonly Workload[], { key }: Observed, place: Place) {
+  const { namespace, taken, limit } = place;
+  return workloads.map((workload): Trouble => {
+    const size = place.tooLarge.get(workload.uid);
+    const cause =
+      size === undefined
+        ? `namespace ${namespace} has ${taken} Mountpoint Pods, its limit is ${limit}` +
+          (taken < limit ? ", and the first pod that waits needs more than are left" : "")
+        : `its pod needs ${size} Mountpoint Pods, the limit of namespace ${namespace} is ${limit}`;
+    const remedy = size === undefined ? LIMIT_REMEDY : TOO_LARGE_REMEDY;
+    const note = `volume ${key?.persistentVolumeName} waits: ${cause}; ${remedy}`;
+    return { workload, reason: LIMIT_EVENT, note };
+  });
+}
+
+/** Without counts, as in all of the status. */
+function limitMessage(heldBack: readonly string[], place: Place): string {
+  const { namespace, limit, tooLarge } = place;
+  if (heldBack.every((uid) => tooLarge.has(uid))) {
+    const cause = `a pod needs more Mountpoint Pods than the limit of namespace ${namespace}`;
+    return `${cause}, ${limit}: ${TOO_LARGE_REMEDY}`;
+  }
+  const cause = `namespace ${namespace} has reached its limit of ${limit} Mountpoint Pods`;
+  return `${cause}: ${LIMIT_REMEDY}`;
+}
+
+function verdictOn(seen: Observed, heldBack: readonly string[]): Verdict {
   const listed = listedIn(seen);
   const lost = listed.find(({ pod }) => !isServing(pod));
   if (lost !== undefined) return onLost(lost.name, lost.pod, seen);
-  const stuck = listed.find(({ pod }) => pod !== undefined && pod.unschedulable !== "");
+  const stuck = listed.find(({ pod }) => pod !== undefined && isHindered(pod));
   if (stuck?.pod !== undefined) {
-    const message = unschedulable(stuck.name, seen, stuck.pod);
-    return { phase: phaseOf(stuck.pod), reason: "Unschedulable", message };
+    const [reason, message] = hindrance(stuck.name, seen, stuck.pod);
+    return { phase: phaseOf(stuck.pod), reason, message };
   }
   const starting = listed.find(({ pod }) => pod?.started === false)?.pod;
-  if (starting === undefined) return { phase: "Mounted", reason: "Running", message: "" };
-  return { phase: phaseOf(starting), reason: "Starting", message: "" };
+  const isForeign = Object.keys(seen.attachment?.spec.mountpointS3PodAttachments ?? {}).some(
+    (name) => seen.foreign.has(name),
+  );
+  const started = listed.length === 0 && !isForeign ? "Pending" : "Mounted";
+  const phase = starting === undefined ? started : phaseOf(starting);
+  if (heldBack.length > 0 && seen.place !== undefined) {
+    const message = limitMessage(heldBack, seen.place);
+    return { phase, reason: LIMIT_REASON, message };
+  }
+  return { phase, reason: phase === "Mounted" ? "Running" : "Starting", message: "" };
 }
 
 function onLost(name: string, pod: MountpointPod | undefined, { node, key }: Observed): Verdict {
@@ -101,14 +154,23 @@ function phaseOf(pod: MountpointPod): ControllerStatus["phase"] {
   return isOwnMount(pod.name, pod.mountId) ? "Pending" : "Recovering";
 }
 
-function unschedulable(name: string, { key }: Observed, pod: MountpointPod): string {
-  return `Mountpoint Pod ${name} finds no room on node ${key?.nodeName}: ${pod.unschedulable}`;
+function hindrance(
+  name: string,
+  { key }: Observed,
+  { unschedulable, cannotStart }: MountpointPod,
+): [reason: "Unschedulable" | "CannotStart", message: string] {
+  const [who, where] = [`Mountpoint Pod ${name}`, `on node ${key?.nodeName}`];
+  if (unschedulable !== "") {
+    return ["Unschedulable", `${who} finds no room ${where}: ${unschedulable}`];
+  }
+  return ["CannotStart", `${who} cannot start ${where}: ${cannotStart}`];
 }
 
-function listedIn({ attachment, pods }: Observed) {
+/** Mountpoint Pods of another driver are not ours to judge. */
+function listedIn({ attachment, pods, foreign }: Observed) {
   const listed = Object.entries(attachment?.spec.mountpointS3PodAttachments ?? {});
   return listed
-    .filter(([, entries]) => entries.length > 0)
+    .filter(([name, entries]) => entries.length > 0 && !foreign.has(name))
     .map(([name, entries]) => ({
       name,
       pod: pods.get(name),

@@ -1,73 +1,22 @@
 import assert from "node:assert/strict";
 import { isSameLists } from "../volume/attachment.ts";
-import type {
-  AttachmentLists,
-  Attachments,
-  SharingKey,
-  WorkloadAttachment,
-} from "../volume/attachment.ts";
+import type { Attachments, WorkloadAttachment } from "../volume/attachment.ts";
 import { canResume, engineOf, mountIdOf } from "../volume/engine.ts";
-import type { Engine } from "../volume/engine.ts";
 import { mountpointPodNameOf } from "../volume/names.ts";
-import { isSameStatus, statusOf } from "./attachment-status.ts";
-import type { ControllerStatus } from "./attachment-status.ts";
-import type { Attachment, MountpointPod, NodeFacts, Workload } from "./facts.ts";
+import type { Action, NewPod } from "./action.ts";
+import { isSameStatus, staleReports, statusOf } from "./attachment-status.ts";
+import type { Attachment, MountpointPod, Workload } from "./facts.ts";
+import type { Observed } from "./observed.ts";
 import { orphanActions } from "./orphans.ts";
-import { isServing, isUsable, lineageOf, needsSuccessor, successorWaitMs } from "./succession.ts";
-import type { Lineage, Lost } from "./succession.ts";
-
-/** Everything decide() may look at: the world of one attachment's name. */
-export interface Observed {
-  readonly name: string;
-  /** What the attachment is, or is to be. Unknown when only a pod is left of it. */
-  readonly key: SharingKey | undefined;
-  readonly attachment: Attachment | undefined;
-  /** The PV's; empty when it was deleted under its users. */
-  readonly attributes: Readonly<Record<string, string>>;
-  /** Scheduled, neither ended nor terminating, of this key. Listed or not. */
-  readonly wanting: readonly Workload[];
-  /** UIDs named by the attachment or a pod whose workload is over: for certain, not by a lag. */
-  readonly gone: ReadonlySet<string>;
-  /** UIDs of workloads that are being deleted, and still there. */
-  readonly leaving: ReadonlySet<string>;
-  /** Those the attachment lists and those made for it. One that is missing is gone for certain. */
-  readonly pods: ReadonlyMap<string, MountpointPod>;
-  /** What is known of pods that the attachment lists and that are gone. */
-  readonly remembered: ReadonlyMap<string, Lineage>;
-  /** The node of the key; undefined when it has been deleted. */
-  readonly node: NodeFacts | undefined;
-  readonly driverVersion: string;
-  /** The administrator's choice, for mounts that begin now. */
-  readonly engine: Engine;
-  readonly nowMs: number;
-}
-
-export interface NewPod {
-  readonly name: string;
-  readonly workloadUid: string;
-  readonly generation: number;
-  readonly mountId: string;
-  /** One that it is made for has headroom to give up for it. */
-  readonly preempting: boolean;
-}
-
-export type Action =
-  | { readonly do: "create-pod"; readonly pod: NewPod }
-  | { readonly do: "mark-pod"; readonly pod: MountpointPod; readonly why: string }
-  | { readonly do: "delete-pod"; readonly pod: MountpointPod; readonly why: string }
-  | { readonly do: "create-attachment"; readonly lists: AttachmentLists }
-  | {
-      readonly do: "update-attachment";
-      readonly attachment: Attachment;
-      readonly lists: AttachmentLists;
-    }
-  | { readonly do: "delete-attachment"; readonly attachment: Attachment }
-  | {
-      readonly do: "write-status";
-      readonly attachment: Attachment;
-      readonly status: ControllerStatus;
-    }
-  | { readonly do: "look-again"; readonly afterMs: number };
+import {
+  isServing,
+  isUnmarked,
+  isUsable,
+  lineageOf,
+  needsSuccessor,
+  successorWaitMs,
+} from "./succession.ts";
+import type { Lost } from "./succession.ts";
 
 type Entries = readonly WorkloadAttachment[];
 
@@ -80,6 +29,7 @@ export function decide(seen: Observed): Action[] {
   const plan = new Plan(seen);
   plan.keepOrClose();
   plan.replaceLost();
+  plan.restoreBound();
   plan.welcome();
   plan.closeEmpty();
   return [...plan.actions, ...plan.attachmentActions(), ...plan.marks, ...plan.orphanActions()];
@@ -94,6 +44,8 @@ class Plan {
   readonly #next = new Map<string, Entries>();
   readonly #created = new Map<string, NewPod>();
   readonly #lost: Lost[] = [];
+  /** UIDs of workloads that wait for a place. */
+  #heldBack: readonly string[] = [];
 
   constructor(seen: Observed) {
     this.#seen = seen;
@@ -105,17 +57,24 @@ class Plan {
     for (const [name, listed] of Object.entries(this.#listed)) {
       const pod = this.#seen.pods.get(name);
       const entries = listed.filter((entry) => !this.#seen.gone.has(entry.workloadPodUID));
-      if (entries.length > 0 && !isServing(pod)) {
+      if (this.#seen.foreign.has(name)) {
+        if (entries.length > 0) this.#next.set(name, entries);
+      } else if (entries.length > 0 && (!isServing(pod) || this.#seen.outdated.has(name))) {
         const listedUids = listed.map((entry) => entry.workloadPodUID);
         const remembered = this.#seen.remembered.get(name);
         const mountId = this.#mountIdOf(name);
         this.#lost.push({ name, pod, entries, mountId, listedUids, remembered });
       } else if (entries.length > 0 || listed.length > 0) {
         if (isUsable(pod)) this.#next.set(name, entries);
+        else if (isUnmarked(pod)) this.#markEmpty(pod);
       } else if (isUsable(pod)) {
-        this.marks.push({ do: "mark-pod", pod, why: "its list is empty" }); // nobody may join
+        this.#markEmpty(pod); // nobody may join
       }
     }
+  }
+
+  #markEmpty(pod: MountpointPod): void {
+    this.marks.push({ do: "mark-pod", pod, why: "its list is empty" });
   }
 
   /** One successor for each lost pod, for its mount. Until its time has come, all stays. */
@@ -136,13 +95,41 @@ class Plan {
     }
   }
 
+  /**
+   * A workload that has started is bound to a mount. Where somebody deleted the attachment that
+   * listed it, the workload is listed again for the Mountpoint Pod of that very mount, or for a
+   * successor if none serves it any more.
+   */
+  restoreBound(): void {
+    for (const { uid } of this.#unlisted()) {
+      if (!this.#seen.bound.has(uid)) continue;
+      const target = this.#podBoundTo(uid) ?? this.#heirFor(uid);
+      if (target === undefined) continue;
+      this.#next.set(target, [...(this.#next.get(target) ?? []), ...this.#arrivals([uid])]);
+    }
+  }
+
   /** A place for everybody who has none: a pod that is there, else one new pod for all of them. */
   welcome(): void {
-    const [first, ...others] = this.#newcomers();
-    if (first === undefined) return;
-    const target = this.#joinable() ?? this.#newPod(first);
-    const present = this.#next.get(target) ?? [];
-    this.#next.set(target, [...present, ...this.#arrivals([first, ...others])]);
+    const { place } = this.#seen;
+    const newcomers = this.#newcomers();
+    const admitted = newcomers.filter((uid) => place?.admitted.has(uid) !== false);
+    const [first] = admitted;
+    const target = first === undefined ? undefined : this.#podForNewcomers(first);
+    if (target !== undefined) {
+      const present = this.#next.get(target) ?? [];
+      this.#next.set(target, [...present, ...this.#arrivals(admitted)]);
+    }
+    const waiting =
+      target === undefined ? newcomers : newcomers.filter((uid) => !admitted.includes(uid));
+    if (waiting.length > 0) this.#holdBack(waiting);
+  }
+
+  #podForNewcomers(uid: string): string | undefined {
+    const mayCreate = this.#seen.place?.mayCreate !== false;
+    return (
+      this.#joinable() ?? this.#newPod(uid, 0, [uid], mayCreate) ?? this.#joinableBeforeUpgrade()
+    );
   }
 
   /** Who has lost the last workload, and got no new one, goes. */
@@ -161,19 +148,21 @@ class Plan {
     const mounts = Array.from(this.#next.keys(), (pod) => [pod, this.#mountIdOf(pod)] as const);
     const inherited = mounts.filter(([pod, mountId]) => mountId !== pod);
     const lists = { attachments, mountIds: Object.fromEntries(inherited) };
+    const isEmpty = this.#next.size === 0;
     if (attachment === undefined) {
-      return this.#next.size === 0 ? [] : [{ do: "create-attachment", lists }];
+      return isEmpty && this.#heldBack.length === 0 ? [] : [{ do: "create-attachment", lists }];
     }
-    if (this.#next.size === 0) return [{ do: "delete-attachment", attachment }];
+    if (isEmpty && this.#heldBack.length === 0) return [{ do: "delete-attachment", attachment }];
     if (isSameLists(this.#listed, attachments)) return this.#statusActions(attachment);
     return [{ do: "update-attachment", attachment, lists }];
   }
 
   /** In a quiet moment: it would make the version stale that a change of the lists needs. */
   #statusActions(attachment: Attachment): Action[] {
-    const status = statusOf(this.#seen);
-    if (isSameStatus(attachment.status, status)) return [];
-    return [{ do: "write-status", attachment, status }];
+    const status = statusOf(this.#seen, this.#heldBack);
+    const stale = staleReports(this.#seen);
+    if (isSameStatus(attachment.status, status) && stale.length === 0) return [];
+    return [{ do: "write-status", attachment, status, stale }];
   }
 
   /** Of pods made for this attachment that it does not list. */
@@ -188,13 +177,75 @@ class Plan {
       .toArray();
   }
 
+  /**
+   * A workload that has started without ever being listed runs on a mount that the first version
+   * of the driver made on the host: it is left alone until it is recreated.
+   */
   #newcomers(): string[] {
+    const { bound } = this.#seen;
+    const uids = this.#unlisted().map((workload) => workload.uid);
+    return uids.filter((uid) => !bound.has(uid)).toSorted();
+  }
+
+  #holdBack(uids: readonly string[]): void {
+    const { place, wanting } = this.#seen;
+    assert(place !== undefined, "only a limit holds back");
+    const workloads = wanting.filter(({ uid }) => uids.includes(uid));
+    this.actions.push({ do: "hold-back", workloads, place });
+    this.#heldBack = uids;
+  }
+
+  #unlisted(): Workload[] {
     const listed = new Set<string>();
     for (const entries of this.#next.values()) {
       for (const entry of entries) listed.add(entry.workloadPodUID);
     }
-    const uids = this.#seen.wanting.map((workload) => workload.uid);
-    return uids.filter((uid) => !listed.has(uid)).toSorted();
+    return this.#seen.wanting.filter(({ uid }) => !listed.has(uid));
+  }
+
+  /** By its remembered mount; else the pods that outlived the attachment are all that is known. */
+  #podBoundTo(uid: string): string | undefined {
+    const { lastMounts, attachment, bound, gone } = this.#seen;
+    const known = lastMounts.get(uid);
+    if (known !== undefined) return this.#newestOf(known.mountId);
+    if (attachment !== undefined) return undefined;
+    // A pod whose own workload still waits was made just now: nobody is bound to its mount yet.
+    const left = this.#servingByName().filter(
+      ({ workloadUid }) => bound.has(workloadUid) || gone.has(workloadUid),
+    );
+    const pod = left.find(({ workloadUid }) => workloadUid === uid) ?? left[0];
+    return pod === undefined ? undefined : this.#newestOf(pod.mountId);
+  }
+
+  /** Undefined where nobody remembers the mount: the driver's first version may have made it. */
+  #heirFor(uid: string): string | undefined {
+    const { lastMounts, pods, remembered } = this.#seen;
+    const last = lastMounts.get(uid);
+    if (last === undefined) return undefined;
+    const { podName: name, mountId } = last;
+    const seen = { pod: pods.get(name), remembered: remembered.get(name) };
+    const sharing = lastMounts.entries().filter(([, one]) => one.mountId === mountId);
+    const listedUids = Array.from(sharing, ([other]) => other);
+    return this.#successorOf({
+      name,
+      mountId,
+      entries: this.#arrivals(listedUids),
+      listedUids,
+      ...seen,
+    });
+  }
+
+  /** A mount has one server: the pod that is to be listed for it, else its last generation. */
+  #newestOf(mountId: string): string | undefined {
+    const listed = this.#next.keys().find((name) => this.#mountIdOf(name) === mountId);
+    if (listed !== undefined) return listed;
+    const pods = this.#servingByName().filter((pod) => pod.mountId === mountId);
+    return pods.toSorted((one, other) => other.generation - one.generation)[0]?.name;
+  }
+
+  #servingByName(): MountpointPod[] {
+    const serving = this.#seen.pods.values().filter(isServing).toArray();
+    return serving.toSorted((one, other) => (one.name < other.name ? -1 : 1));
   }
 
   #arrivals(uids: readonly string[]): Entries {
@@ -209,26 +260,48 @@ class Plan {
     return names.find(isOpen) ?? names.find((name) => this.#isMadeAsWanted(name));
   }
 
+  /** For a namespace at its limit, where a rolling update of the driver would wait for ever. */
+  #joinableBeforeUpgrade(): string | undefined {
+    const { pods, driverVersion } = this.#seen;
+    const names = Array.from(this.#next.keys()).toSorted();
+    return names.find((name) => {
+      const pod = pods.get(name);
+      return pod !== undefined && this.#isOpen({ ...pod, driverVersion });
+    });
+  }
+
   #isMadeAsWanted(name: string): boolean {
     const made = this.#created.get(name);
     return made !== undefined && engineOf(made.mountId) === this.#seen.engine;
   }
 
   #isOpen(pod: MountpointPod | undefined): boolean {
-    if (!isServing(pod) || pod.noNewWorkload) return false;
-    const { driverVersion, engine } = this.#seen;
+    const { driverVersion, engine, outdated } = this.#seen;
+    if (!isServing(pod) || pod.noNewWorkload || outdated.has(pod.name)) return false;
     return pod.driverVersion === driverVersion && engineOf(pod.mountId) === engine;
   }
 
+  #isTaken(name: string): boolean {
+    return (
+      Object.hasOwn(this.#listed, name) || this.#created.has(name) || this.#seen.foreign.has(name)
+    );
+  }
+
   /** The first name that is free, or that a crash left with a good pod which nobody lists. */
-  #newPod(workloadUid: string, first = 0, users: readonly string[] = [workloadUid]): string {
+  #newPod(
+    workloadUid: string,
+    first: number,
+    users: readonly string[],
+    mayCreate: boolean,
+  ): string | undefined {
     for (let generation = first; ; generation += 1) {
       const name = mountpointPodNameOf(workloadUid, this.#pvName(), generation);
-      if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
+      if (this.#isTaken(name)) continue;
       const pod = this.#seen.pods.get(name);
       const mountId = mountIdOf(name, this.#seen.engine);
       if (this.#isElsewhere(mountId, name)) continue;
       if (pod === undefined) {
+        if (!mayCreate) return undefined;
         const preempting = this.#hadGate(users);
         return this.#create({ name, workloadUid, generation, mountId, preempting });
       }
@@ -253,10 +326,14 @@ class Plan {
     const { workloadUid, generation: last } = lineageOf(lost, this.#pvName());
     const uids = lost.entries.map((entry) => entry.workloadPodUID);
     // A mount that nobody can go on with is over: its users get another.
-    if (!canResume(lost.mountId)) return this.#newPod(workloadUid, last + 1, uids);
+    if (!canResume(lost.mountId)) {
+      const name = this.#newPod(workloadUid, last + 1, uids, true);
+      assert(name !== undefined, "no limit refuses a successor");
+      return name;
+    }
     for (let generation = last + 1; ; generation += 1) {
       const name = mountpointPodNameOf(workloadUid, this.#pvName(), generation);
-      if (Object.hasOwn(this.#listed, name) || this.#created.has(name)) continue;
+      if (this.#isTaken(name)) continue;
       if (this.#seen.pods.has(name)) continue;
       const { mountId } = lost;
       const preempting = this.#hadGate(uids);
@@ -267,7 +344,9 @@ class Plan {
   /** A good pod that was made for the mount, and is not listed yet. */
   #leftFor({ mountId }: Lost): MountpointPod | undefined {
     const left = this.#seen.pods.values().filter((pod) => {
-      return pod.mountId === mountId && isServing(pod) && !Object.hasOwn(this.#listed, pod.name);
+      const isListed = Object.hasOwn(this.#listed, pod.name);
+      const isGood = isServing(pod) && !this.#seen.outdated.has(pod.name);
+      return pod.mountId === mountId && isGood && !isListed;
     });
     return left.toArray().toSorted((a, b) => b.generation - a.generation)[0];
   }
@@ -276,7 +355,9 @@ class Plan {
     return this.#seen.wanting.some(({ uid, hadGate }) => hadGate && uids.includes(uid));
   }
 
-  #create(pod: NewPod): string {
+  #create(made: Omit<NewPod, "workloadNamespace">): string {
+    const { place, wanting } = this.#seen;
+    const pod = { ...made, workloadNamespace: wanting[0]?.namespace ?? place?.namespace };
     this.#created.set(pod.name, pod);
     this.actions.push({ do: "create-pod", pod });
     return pod.name;

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HEADROOM_GATE, LABEL } from "../volume/names.ts";
 import type { Volume, Workload } from "./facts.ts";
+import { POD_POLICY } from "../volume/pod-settings.ts";
 import { decideHeadroom, headroomPodFor, headroomPodOf, ungatedOf } from "./headroom.ts";
 import type { BoundClaim, HeadroomPod } from "./headroom.ts";
 
@@ -13,6 +14,7 @@ const workload: Workload = {
   nodeName: "",
   ended: false,
   terminating: false,
+  started: false,
   fsGroup: "",
   serviceAccountName: "",
   claims: ["c"],
@@ -81,6 +83,7 @@ test("headroom asks for what the Mountpoint Pod will ask for, beside the workloa
     imagePullSecrets: [],
     priorityClassName: "mount-s3-headroom",
     userId: 1000,
+    policy: POD_POLICY,
   };
   const made = headroomPodFor(workload, volume("a"), settings);
   const name = made.metadata?.name ?? "";

@@ -1,7 +1,10 @@
 import type { Pod } from "../kube/resource.ts";
 import { ANNOTATION, HEADROOM_GATE, LABEL, labelValueOf, sha224 } from "../volume/names.ts";
 import { parsePodSettings } from "../volume/pod-settings.ts";
+import type { PodPolicy } from "../volume/pod-settings.ts";
 import type { Volume, Workload } from "./facts.ts";
+import { ownedBy } from "./pod-owner.ts";
+import type { OwnerReference } from "./pod-owner.ts";
 
 export interface HeadroomSettings {
   readonly namespace: string;
@@ -10,6 +13,7 @@ export interface HeadroomSettings {
   readonly imagePullSecrets: readonly string[];
   readonly priorityClassName: string;
   readonly userId: number | undefined;
+  readonly policy: PodPolicy;
 }
 
 export interface HeadroomPod {
@@ -23,7 +27,7 @@ export interface HeadroomPod {
 
 /** What is known of a workload's claim. */
 export interface BoundClaim {
-  /** Empty: it is bound to none yet, or was not seen so far. */
+  /** Empty while the claim is not bound, or not in the cache yet. */
   readonly volumeName: string;
   /** Undefined: another driver's, or not seen so far. */
   readonly volume: Volume | undefined;
@@ -45,8 +49,11 @@ export type HeadroomAction =
   | { readonly do: "lift-gate" }
   | { readonly do: "look-again"; readonly afterMs: number };
 
-/** A claim that binds with its first consumer never does while the gate is shut. */
-const UNBOUND_GRACE_MS = 10_000;
+/**
+ * The PV controller binds a claim that it saw before the PV with its next resync, up to 15 s later.
+ * The wait must end: a claim with WaitForFirstConsumer is never bound while its pod is gated.
+ */
+const UNBOUND_GRACE_MS = 20_000;
 /** A claim may be known before its volume is; if it stays unknown, it is another driver's. */
 const UNKNOWN_GRACE_MS = 2_000;
 
@@ -110,9 +117,10 @@ export function headroomPodFor(
   workload: Workload,
   volume: Volume,
   settings: HeadroomSettings,
+  owner?: OwnerReference,
 ): Pod {
-  const { requests, limits } = parsePodSettings(volume.attributes, volume.mountOptions);
-  const { userId } = settings;
+  const { userId, policy } = settings;
+  const { resources } = parsePodSettings(volume.attributes, volume.mountOptions, policy);
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -128,6 +136,7 @@ export function headroomPodFor(
       annotations: {
         [ANNOTATION.headroomForWorkload]: `${workload.namespace}/${workload.name}`,
       },
+      ...ownedBy(owner),
     },
     spec: {
       ...besideWorkload(workload),
@@ -146,7 +155,7 @@ export function headroomPodFor(
           name: "pause",
           image: settings.image,
           imagePullPolicy: settings.imagePullPolicy,
-          resources: { requests, limits },
+          resources,
           securityContext: {
             allowPrivilegeEscalation: false,
             readOnlyRootFilesystem: true,

@@ -12,9 +12,10 @@ import {
 import type { MountpointS3PodAttachment } from "../volume/attachment.ts";
 import { ANNOTATION } from "../volume/names.ts";
 import type { Cluster } from "./cluster.ts";
-import { attachmentOf, mountpointPodOf } from "./facts.ts";
-import { mountpointPodFor } from "./mountpoint-pod.ts";
+import { attachmentOf, isForeignMountpointPod, mountpointPodOf } from "./facts.ts";
+import { mountpointPodFor, podSpecFor, settingsHashOf } from "./mountpoint-pod.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
+import type { PodOwner } from "./pod-owner.ts";
 
 /** Who hears what the server made of our writes: sooner than the watches tell. */
 export interface Written {
@@ -26,6 +27,7 @@ export interface Written {
 export function kubeCluster(
   client: KubeClient,
   settings: MountpointPodSettings,
+  owner: Pick<PodOwner, "current">,
   written: Written,
 ): Cluster {
   const { namespace } = settings;
@@ -36,7 +38,8 @@ export function kubeCluster(
     },
     async findPod(name, signal) {
       const found = await client.find(PODS, { namespace, name }, signal);
-      return found === undefined ? undefined : mountpointPodOf(found);
+      if (found === undefined) return undefined;
+      return isForeignMountpointPod(found) ? "foreign" : mountpointPodOf(found);
     },
     async liveUids(nodeName, signal) {
       const running = "status.phase!=Succeeded,status.phase!=Failed";
@@ -44,19 +47,29 @@ export function kubeCluster(
       const { items } = await client.list(PODS, { fieldSelector }, signal);
       return new Set(items.map((pod) => pod.metadata?.uid ?? ""));
     },
+    settingsHashFor(mountId, origin) {
+      try {
+        return settingsHashOf(podSpecFor(mountId, origin, settings));
+      } catch (error) {
+        if (!(error instanceof Failure)) throw error;
+        return ""; // a volume that was right for an older release
+      }
+    },
     async createPod(pod, origin, signal) {
-      const body = mountpointPodFor(pod, origin, settings);
+      const body = mountpointPodFor(pod, origin, settings, owner.current);
       try {
         written.pod(await client.create(PODS, body, signal));
       } catch (error) {
         if (!(error instanceof Failure) || error.kind !== "conflict") throw error;
         const found = await this.findPod(pod.name, signal);
-        if (found?.mountId === pod.mountId && found.attachment === origin.attachment) return;
+        const { mountId, attachment } = typeof found === "object" ? found : {};
+        if (mountId === pod.mountId && attachment === origin.attachment) return;
         throw new Failure("stale", `Mountpoint Pod ${pod.name} serves another mount`, error);
       }
     },
     async markPod({ name, uid }, signal) {
-      const metadata = { uid, annotations: { [ANNOTATION.needsUnmount]: "true" } };
+      const since = { [ANNOTATION.needsUnmountSince]: new Date().toISOString() };
+      const metadata = { uid, annotations: { [ANNOTATION.needsUnmount]: "true", ...since } };
       const marked = client.patch(PODS, { namespace, name }, { metadata }, signal);
       await unless("absent", marked.then(written.pod));
     },
@@ -86,8 +99,11 @@ export function kubeCluster(
       ];
       written.attachment(await client.patch(ATTACHMENTS, { name }, patch, signal));
     },
-    async writeStatus({ name, uid }, status, signal) {
-      const patch = { metadata: { uid }, status }; // what the node service says is left alone
+    async writeStatus({ attachment: { name, uid }, status, stale }, signal) {
+      // A merge patch: null removes, and what else the node service says is left alone.
+      const mountpointPods = Object.fromEntries(stale.map((pod) => [pod, null]));
+      const removed = stale.length === 0 ? {} : { mountpointPods };
+      const patch = { metadata: { uid }, status: { ...status, ...removed } };
       const said = client.patchStatus(ATTACHMENTS, { name }, patch, signal);
       await unless("absent", said.then(written.attachment));
     },

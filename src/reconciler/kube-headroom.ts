@@ -4,16 +4,21 @@ import { PODS } from "../kube/resource.ts";
 import type { HeadroomCluster } from "./headroom-keeper.ts";
 import { headroomPodFor, ungatedOf } from "./headroom.ts";
 import type { HeadroomSettings } from "./headroom.ts";
+import type { PodOwner } from "./pod-owner.ts";
 
 /** The port on the real API server. */
-export function kubeHeadroom(client: KubeClient, settings: HeadroomSettings): HeadroomCluster {
+export function kubeHeadroom(
+  client: KubeClient,
+  settings: HeadroomSettings,
+  owner: Pick<PodOwner, "current">,
+): HeadroomCluster {
   return {
     async hasWorkload({ workloadPlace, workloadUid }, signal) {
       const pod = await client.find(PODS, workloadPlace, signal);
       return pod?.metadata?.uid === workloadUid;
     },
     async createHeadroom(workload, volume, signal) {
-      const pod = headroomPodFor(workload, volume, settings);
+      const pod = headroomPodFor(workload, volume, settings, owner.current);
       await unless("conflict", client.create(PODS, pod, signal));
     },
     async deleteHeadroom({ name, uid }, signal) {

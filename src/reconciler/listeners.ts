@@ -1,6 +1,7 @@
 import type { Attachment, Claim, MountpointPod, NodeFacts, Volume, Workload } from "./facts.ts";
 import type { HeadroomKeeper } from "./headroom-keeper.ts";
 import type { HeadroomPod } from "./headroom.ts";
+import type { NamespaceLimit } from "./namespace-limit.ts";
 import type { Reconciler } from "./reconciler.ts";
 import type { DriverFacts, RepublishKeeper } from "./republish.ts";
 import type { World } from "./world.ts";
@@ -11,6 +12,8 @@ export interface Told {
   readonly claim: Claim;
   readonly volume: Volume;
   readonly pod: MountpointPod;
+  /** The name of a Mountpoint Pod of another driver. */
+  readonly foreignPod: string;
   readonly attachment: Attachment;
   readonly node: NodeFacts;
   readonly headroom: HeadroomPod;
@@ -20,15 +23,22 @@ export interface Told {
 type Listener<V> = (key: string, now: V | undefined, before: V | undefined) => void;
 export type Listeners = { readonly [Kind in keyof Told]: Listener<Told[Kind]> };
 
+/** Whatever is switched on. */
+export interface Keepers {
+  readonly keeper?: HeadroomKeeper | undefined;
+  readonly republish?: RepublishKeeper | undefined;
+  readonly limit?: NamespaceLimit | undefined;
+}
+
 /** Who has to know what a watch tells. In one place, so that the simulation has the same wires. */
 export function listenersOf(
   world: World,
   reconciler: Reconciler,
   enqueue: (name: string) => void,
-  keeper?: HeadroomKeeper,
-  republish?: RepublishKeeper,
+  { keeper, republish, limit }: Keepers = {},
 ): Listeners {
   const add = (names: ReadonlySet<string>) => {
+    limit?.changed(names);
     for (const name of names) enqueue(name);
   };
   return {
@@ -49,6 +59,10 @@ export function listenersOf(
     pod(_key, now, before) {
       add(world.podChanged(now?.name ?? before?.name ?? "", now, before));
       keeper?.worldChanged();
+    },
+    foreignPod(_key, now, before) {
+      const name = now ?? before;
+      if (name !== undefined) add(world.foreignPodChanged(name, now !== undefined));
     },
     attachment(key, now, before) {
       add(world.attachmentChanged(key, now, before));

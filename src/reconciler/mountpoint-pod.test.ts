@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinedOptionsOf } from "../volume/attachment.ts";
+import { POD_POLICY } from "../volume/pod-settings.ts";
 import { mountpointPodFor } from "./mountpoint-pod.ts";
+import { ownerOf } from "./pod-owner.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
+import { ANNOTATION } from "../volume/names.ts";
 
 const key = {
   nodeName: "node-1",
@@ -23,6 +27,8 @@ const settings: MountpointPodSettings = {
   driverVersion: "1.0.0+dirty",
   userId: 1000,
   labels: { team: "storage", "app.kubernetes.io/name": "mine" },
+  annotations: { team: "storage", "s3.csi.scality.com/mount-id": "mine" },
+  policy: POD_POLICY,
   env: { HTTPS_PROXY: "http://all:1", NO_PROXY: ".svc" },
   caConfigMap: "",
   engine: "s3csi",
@@ -90,13 +96,19 @@ test("names that are no label values are hashed in labels and whole in annotatio
   assert.equal(annotations["s3.csi.scality.com/mount-id"], "mp-0");
 });
 
-test("a volume chooses its pod's resources, proxies and service account", () => {
-  const { spec } = make({
+test("a volume chooses its pod's resources and service account, and proxies if allowed", () => {
+  const attributes = {
     mountpointContainerResourcesRequestsCpu: "2",
     mountpointContainerResourcesLimitsMemory: "1Gi",
     mountpointPodServiceAccountName: "reader",
     "mountpointEnv.HTTPS_PROXY": "http://mine:1",
-  });
+  };
+  assert.deepEqual(
+    make(attributes).spec?.containers[0]?.env,
+    pod.spec?.containers[0]?.env,
+    "the administrator's proxies, by default",
+  );
+  const { spec } = make(attributes, { policy: { ...POD_POLICY, volumeEndpoints: true } });
   const [container] = spec?.containers ?? [];
   assert.deepEqual(container?.resources, { requests: { cpu: "2" }, limits: { memory: "1Gi" } });
   assert.deepEqual(container.env, [
@@ -131,6 +143,50 @@ test("a cache is a volume at /cache, wherever it comes from", () => {
   assert.deepEqual(claim.spec.resources, { requests: { storage: "5Gi" } });
 });
 
+test("a cache has a size, its engine less than that, and the node's disk is requested", () => {
+  const { spec } = make({ cache: "emptyDir" }, {}, "mp-1");
+  const [container] = spec?.containers ?? [];
+  assert.deepEqual(spec?.volumes?.[1]?.emptyDir, { sizeLimit: "10Gi" });
+  assert.deepEqual(container?.args, ["mounter", "--comm", "/comm", "--cache-limit", "9728"]);
+  assert.equal(container.resources?.requests?.["ephemeral-storage"], "10Gi");
+  assert.equal(container.resources.limits?.["ephemeral-storage"], undefined);
+});
+
+test("a successor requests nothing for the cache, so that it finds room where the mount is", () => {
+  for (const cacheEmptyDirMedium of ["", "Memory"]) {
+    const attributes = {
+      cache: "emptyDir",
+      ...(cacheEmptyDirMedium !== "" && { cacheEmptyDirMedium }),
+    };
+    const [first, successor] = [make(attributes, {}, "mp-1"), make(attributes, {}, "mp-0")];
+    const [container] = successor.spec?.containers ?? [];
+    assert.deepEqual(container?.resources, {
+      requests: { cpu: "10m", memory: "64Mi" },
+      limits: {},
+    });
+    assert.deepEqual(successor.spec?.volumes, first.spec?.volumes);
+    assert.deepEqual(container.args, first.spec?.containers[0]?.args);
+    const { settingsHash } = ANNOTATION;
+    const hashes = [first, successor].map(({ metadata }) => metadata?.annotations?.[settingsHash]);
+    assert.equal(hashes[0], hashes[1], "the same settings are no reason to replace a pod");
+  }
+});
+
+function volumesFor(...mountOptions: string[]) {
+  const { spec } = mountpointPodFor(
+    { name: "mp-1", workloadUid: "uid-1", generation: 0, mountId: "mp-1", preempting: false },
+    { attachment: "s3pa-1", key: { ...key, ...joinedOptionsOf(mountOptions) }, attributes: {} },
+    settings,
+  );
+  return spec?.volumes?.map((volume) => volume.name);
+}
+
+test("an option with a comma inside is one option, not the two that it looks like", () => {
+  assert.deepEqual(volumesFor("prefix=2024,q1/"), ["comm"]);
+  assert.deepEqual(volumesFor("user-agent-prefix=a,cache"), ["comm"]);
+  assert.deepEqual(volumesFor("prefix=2024,q1/", "cache"), ["comm", "cache"]);
+});
+
 test("authorities come from a ConfigMap, the user from the platform where it insists", () => {
   const { spec } = make({}, { caConfigMap: "ca", userId: undefined, env: {} });
   const [container] = spec?.containers ?? [];
@@ -141,6 +197,8 @@ test("authorities come from a ConfigMap, the user from the platform where it ins
 });
 
 test("the administrator's labels are there, and never in place of the driver's", () => {
+  assert.equal(pod.metadata?.annotations?.["team"], "storage");
+  assert.equal(pod.metadata.annotations["s3.csi.scality.com/mount-id"], "mp-0");
   assert.equal(pod.metadata?.labels?.["team"], "storage");
   assert.equal(pod.metadata.labels["app.kubernetes.io/name"], "s3csi");
 });
@@ -151,10 +209,16 @@ test("with mount-s3: its image, its program, and memory for its keys", () => {
   const [container] = spec?.containers ?? [];
   assert.equal(container?.image, "s3csi-mount-s3:1");
   const words = ["--mount-s3", "/opt/mount-s3", "--credentials-dir", "/credentials"];
-  assert.deepEqual(container.args, ["mounter", "--comm", "/comm", ...words]);
+  const limit = ["--cache-limit", "9728"];
+  assert.deepEqual(container.args, ["mounter", "--comm", "/comm", ...limit, ...words]);
   assert.deepEqual(container.env, [
     { name: "AWS_CA_BUNDLE", value: "/etc/s3csi/ca/ca-bundle.crt" },
   ]);
+  const cacheIn = (one: typeof spec) => one?.volumes?.find(({ name }) => name === "cache");
+  assert.deepEqual(cacheIn(spec)?.emptyDir, {}, "an eviction would end the mount");
+  const inMemory = { cache: "emptyDir", cacheEmptyDirMedium: "Memory" };
+  const limited = { medium: "Memory", sizeLimit: "512Mi" };
+  assert.deepEqual(cacheIn(make(inMemory, chosen, "mp-1.mount-s3").spec)?.emptyDir, limited);
   const emptyDir = { medium: "Memory", sizeLimit: "1Mi" };
   assert.deepEqual(spec?.volumes?.at(-1), { name: "credentials", emptyDir });
   const mount = { name: "credentials", mountPath: "/credentials" };
@@ -167,4 +231,46 @@ test("who goes on with a mount of ours is ours, whatever the engine is by now", 
   const later = make({}, { engine: "mount-s3" });
   assert.deepEqual(later.spec?.containers, pod.spec?.containers);
   assert.deepEqual(later.spec?.volumes, pod.spec?.volumes);
+});
+
+const hashOf = (...args: Parameters<typeof make>) =>
+  make(...args).metadata?.annotations?.[ANNOTATION.settingsHash];
+
+test("the hash of its settings tells whether another pod would start otherwise", () => {
+  assert.match(hashOf({}) ?? "", /^[0-9a-f]{56}$/);
+  assert.equal(hashOf({}, {}, "mp-7"), hashOf({}), "whichever mount it serves");
+  assert.equal(hashOf({}, { priorityClassName: "other" }), hashOf({}), "the workload has a say");
+  assert.equal(hashOf({}, { driverVersion: "2.0.0" }), hashOf({}), "a name, not a setting");
+  const others: Partial<MountpointPodSettings>[] = [
+    { image: "s3csi:2" },
+    { imagePullPolicy: "Always" },
+    { imagePullSecrets: ["registry"] },
+    { caConfigMap: "ca" },
+    { userId: undefined },
+    { env: {} },
+  ];
+  for (const other of others) assert.notEqual(hashOf({}, other), hashOf({}), JSON.stringify(other));
+  const limit = { mountpointContainerResourcesLimitsMemory: "1Gi" };
+  assert.notEqual(hashOf(limit), hashOf({}));
+});
+
+test("its namespace owns a Mountpoint Pod as its controller, and blocks nobody by that", () => {
+  assert.equal(pod.metadata?.ownerReferences, undefined);
+  const newPod = { name: "mp-1", workloadUid: "u", generation: 0, mountId: "mp-1" };
+  const origin = { attachment: "s3pa-1", key, attributes: {} };
+  const owner = ownerOf({ metadata: { name: "mount-s3", uid: "namespace-uid" } });
+  const owned = mountpointPodFor({ ...newPod, preempting: false }, origin, settings, owner);
+  assert.deepEqual(owned.metadata?.ownerReferences, [
+    {
+      apiVersion: "v1",
+      kind: "Namespace",
+      name: "mount-s3",
+      uid: "namespace-uid",
+      controller: true,
+    },
+  ]);
+});
+
+test("no platform default puts a Mountpoint Pod into a user namespace", () => {
+  assert.equal(pod.spec?.hostUsers, true);
 });

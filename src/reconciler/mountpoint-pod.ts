@@ -1,13 +1,24 @@
 import type { Pod } from "../kube/resource.ts";
+import { optionListOf } from "../volume/attachment.ts";
 import type { SharingKey } from "../volume/attachment.ts";
 import { CACHE_DIRECTORY } from "../volume/cache-volume.ts";
-import type { CacheVolume } from "../volume/cache-volume.ts";
-import { engineOf } from "../volume/engine.ts";
+import type { SizedCache } from "../volume/cache-volume.ts";
+import { engineOf, isOwnMount } from "../volume/engine.ts";
 import type { Engine } from "../volume/engine.ts";
-import { ANNOTATION, DRIVER_NAME, LABEL, labelValueOf } from "../volume/names.ts";
+import {
+  ANNOTATION,
+  DRIVER_NAME,
+  LABEL,
+  labelValueOf,
+  MOUNTER_CONTAINER,
+  sha224,
+} from "../volume/names.ts";
+import { engineCacheMib, parseResources } from "../volume/pod-resources.ts";
 import { parsePodSettings } from "../volume/pod-settings.ts";
-import type { PodSettings } from "../volume/pod-settings.ts";
-import type { NewPod } from "./decide.ts";
+import type { PodPolicy, PodSettings } from "../volume/pod-settings.ts";
+import type { NewPod } from "./action.ts";
+import { ownedBy } from "./pod-owner.ts";
+import type { OwnerReference } from "./pod-owner.ts";
 
 /** The administrator's settings, for all Mountpoint Pods. */
 export interface MountpointPodSettings {
@@ -22,6 +33,9 @@ export interface MountpointPodSettings {
   /** Unset: the platform assigns one, as OpenShift does from the namespace's range. */
   readonly userId: number | undefined;
   readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** The settings that volumes may choose. */
+  readonly policy: PodPolicy;
   /** Proxies; a volume's own win. */
   readonly env: Readonly<Record<string, string>>;
   /** Holds `ca-bundle.crt`: authorities to trust besides the image's. Empty for none. */
@@ -56,12 +70,13 @@ const GRACE_SECONDS = 600;
  */
 export function mountpointPodFor(
   pod: NewPod,
-  { attachment, key, attributes }: Origin,
+  origin: Origin,
   settings: MountpointPodSettings,
+  owner?: OwnerReference,
 ): Pod {
-  const own = parsePodSettings(attributes, key.mountOptions.split(","));
-  const engine = engineOf(pod.mountId);
-  const { serviceAccountName } = own;
+  const { attachment, key } = origin;
+  const spec = podSpecFor(pod.mountId, origin, settings);
+  const isSuccessor = !isOwnMount(pod.name, pod.mountId);
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -70,33 +85,72 @@ export function mountpointPodFor(
       namespace: settings.namespace,
       labels: labelsOf(pod, key, settings),
       annotations: {
+        ...settings.annotations,
         [ANNOTATION.attachment]: attachment,
         [ANNOTATION.generation]: String(pod.generation),
         [ANNOTATION.mountId]: pod.mountId,
+        [ANNOTATION.settingsHash]: settingsHashOf(spec),
         [ANNOTATION.volumeName]: key.persistentVolumeName,
         [ANNOTATION.volumeId]: key.volumeID,
         // Its workload keeps a node alive, it does not: else no node could ever be scaled down.
         "cluster-autoscaler.kubernetes.io/daemonset-pod": "true",
       },
+      ...ownedBy(owner),
     },
     spec: {
-      ...placement(key.nodeName),
+      ...spec,
+      ...(isSuccessor && withoutCacheRequests(spec, origin, settings)),
       priorityClassName: pod.preempting
         ? settings.preemptingPriorityClassName
         : settings.priorityClassName,
-      restartPolicy: "OnFailure",
-      terminationGracePeriodSeconds: GRACE_SECONDS,
-      // Who names an account wants what belongs to it; the account itself may still say no.
-      ...(serviceAccountName === undefined
-        ? { automountServiceAccountToken: false }
-        : { serviceAccountName }),
-      enableServiceLinks: false,
-      imagePullSecrets: settings.imagePullSecrets.map((name) => ({ name })),
-      securityContext: { runAsNonRoot: true, ...userOf(settings.userId) },
-      containers: [containerOf(own, settings, engine)],
-      volumes: volumesOf(own.cache, settings.caConfigMap, engine),
     },
   };
+}
+
+/** All that decides whether and how the pod starts; its priority depends on its workload too. */
+export function podSpecFor(
+  mountId: string,
+  { key, attributes }: Origin,
+  settings: MountpointPodSettings,
+): PodSpec {
+  const own = parsePodSettings(attributes, optionListOf(key), settings.policy);
+  const engine = engineOf(mountId);
+  const { serviceAccountName } = own;
+  return {
+    ...placement(key.nodeName),
+    restartPolicy: "OnFailure",
+    terminationGracePeriodSeconds: GRACE_SECONDS,
+    // A volume that names an account wants its token; the account itself may still say no.
+    ...(serviceAccountName === undefined
+      ? { automountServiceAccountToken: false }
+      : { serviceAccountName }),
+    enableServiceLinks: false,
+    imagePullSecrets: settings.imagePullSecrets.map((name) => ({ name })),
+    // A FUSE server in another user namespace is not supported: no platform default decides.
+    hostUsers: true,
+    securityContext: { runAsNonRoot: true, ...userOf(settings.userId) },
+    containers: [containerOf(own, settings, engine)],
+    volumes: volumesOf(own.cache, settings.caConfigMap, engine),
+  };
+}
+
+/**
+ * A successor that the scheduler can't place ends a mount that workloads use. Its predecessor may
+ * have requested nothing for the cache: a release without that, or a smaller size at its time. So
+ * a successor requests nothing for it either; the limits of the cache hold all the same.
+ */
+function withoutCacheRequests(
+  { containers }: PodSpec,
+  { attributes }: Origin,
+  { policy }: MountpointPodSettings,
+): Pick<PodSpec, "containers"> {
+  const resources = parseResources(attributes, undefined, policy.resources);
+  return { containers: containers.map((container) => ({ ...container, resources })) };
+}
+
+/** As made here: what the API server and others add to a stored pod does not count. */
+export function settingsHashOf(spec: PodSpec): string {
+  return sha224(JSON.stringify(spec));
 }
 
 function labelsOf(pod: NewPod, key: SharingKey, settings: MountpointPodSettings) {
@@ -107,6 +161,7 @@ function labelsOf(pod: NewPod, key: SharingKey, settings: MountpointPodSettings)
     [LABEL.mountpointVersion]: labelValueOf(settings.driverVersion),
     [LABEL.driverVersion]: labelValueOf(settings.driverVersion),
     [LABEL.podUid]: pod.workloadUid,
+    ...(pod.workloadNamespace && { [LABEL.workloadNamespace]: pod.workloadNamespace }),
     [LABEL.volumeName]: labelValueOf(key.persistentVolumeName),
   };
 }
@@ -139,12 +194,18 @@ function containerOf(
   if (settings.caConfigMap !== "") env[authorities] = `${CA_DIRECTORY}/ca-bundle.crt`;
   const named = Object.entries(env).map(([name, value]) => ({ name, value }));
   return {
-    name: "mountpoint",
+    name: MOUNTER_CONTAINER,
     image: isForeign ? settings.mountS3.image : settings.image,
     imagePullPolicy: settings.imagePullPolicy,
-    args: ["mounter", "--comm", COMM, ...(isForeign ? mountS3Args(settings) : [])],
+    args: [
+      "mounter",
+      "--comm",
+      COMM,
+      ...cacheArgs(own),
+      ...(isForeign ? mountS3Args(settings) : []),
+    ],
     ...(named.length === 0 ? {} : { env: named }),
-    resources: { requests: own.requests, limits: own.limits },
+    resources: own.resources,
     securityContext: {
       allowPrivilegeEscalation: false,
       readOnlyRootFilesystem: true,
@@ -157,12 +218,16 @@ function containerOf(
   };
 }
 
+function cacheArgs({ cache, resources }: PodSettings): string[] {
+  return cache === undefined ? [] : ["--cache-limit", String(engineCacheMib(cache, resources))];
+}
+
 function mountS3Args({ mountS3 }: MountpointPodSettings): string[] {
   return ["--mount-s3", mountS3.path, "--credentials-dir", CREDENTIALS_DIRECTORY];
 }
 
 function mountsOf(
-  cache: CacheVolume | undefined,
+  cache: SizedCache | undefined,
   caConfigMap: string,
   engine: Engine,
 ): VolumeMount[] {
@@ -173,9 +238,9 @@ function mountsOf(
   return mounts;
 }
 
-function volumesOf(cache: CacheVolume | undefined, caConfigMap: string, engine: Engine): Volume[] {
+function volumesOf(cache: SizedCache | undefined, caConfigMap: string, engine: Engine): Volume[] {
   const volumes: Volume[] = [{ name: "comm", ...memoryOf("10Mi") }];
-  if (cache !== undefined) volumes.push({ name: "cache", ...cacheSourceOf(cache) });
+  if (cache !== undefined) volumes.push({ name: "cache", ...cacheSourceOf(cache, engine) });
   if (caConfigMap !== "") volumes.push({ name: "ca", configMap: { name: caConfigMap } });
   if (engine === "mount-s3") volumes.push({ name: "credentials", ...memoryOf("1Mi") });
   return volumes;
@@ -185,10 +250,16 @@ function memoryOf(sizeLimit: string): Omit<Volume, "name"> {
   return { emptyDir: { medium: "Memory", sizeLimit } };
 }
 
-function cacheSourceOf(cache: CacheVolume): Omit<Volume, "name"> {
+/**
+ * mount-s3 counts the bytes of its files, the kubelet counts their blocks and the directories that
+ * mount-s3 leaves behind. With a limit on disk the kubelet would evict the pod, and its mount can't
+ * be resumed: so `--max-cache-size` alone limits that cache.
+ */
+function cacheSourceOf(cache: SizedCache, engine: Engine): Omit<Volume, "name"> {
   if (cache.kind === "emptyDir") {
     const { medium, sizeLimit } = cache;
-    return { emptyDir: { ...(medium && { medium }), ...(sizeLimit && { sizeLimit }) } };
+    const isLimited = engine !== "mount-s3" || medium === "Memory";
+    return { emptyDir: { ...(medium && { medium }), ...(isLimited && { sizeLimit }) } };
   }
   const metadata = { labels: { [`${DRIVER_NAME}/type`]: "local-ephemeral-cache" } };
   const spec = {

@@ -1,10 +1,10 @@
 import type { SharingKey } from "../volume/attachment.ts";
 import type { Cluster } from "./cluster.ts";
-import type { Observed } from "./decide.ts";
-import type { Attachment, MountpointPod } from "./facts.ts";
-import { isServing } from "./succession.ts";
+import type { Observed } from "./observed.ts";
+import type { Attachment, MountpointPod, Workload } from "./facts.ts";
+import { isServing, mayHaveWrongSettings } from "./succession.ts";
 import type { Lineage } from "./succession.ts";
-import type { World } from "./world.ts";
+import type { LastMount, World } from "./world.ts";
 
 /**
  * The picture for decide(): from the watches, and where they leave a gap that a lag could explain
@@ -22,18 +22,33 @@ export async function observe(
   const attachment = await currentAttachment(name, made, world, cluster, signal);
   const known = Array.from(world.wanting(name));
   const key = attachment === undefined ? world.keyOf(name) : keyIn(attachment);
+  const attributes = world.volume(key?.persistentVolumeName ?? "")?.attributes ?? {};
+  const isOutdated = (pod: MountpointPod) => {
+    if (key === undefined || !mayHaveWrongSettings(pod)) return false;
+    const hash = cluster.settingsHashFor(pod.mountId, { attachment: name, key, attributes });
+    return hash !== "" && hash !== pod.settingsHash;
+  };
+  const bound = new Set(known.filter(({ started }) => started).map(({ uid }) => uid));
+  const lastMount = ({ uid }: Workload) => {
+    return [uid, world.lastMount(uid, key?.persistentVolumeName ?? "")] as const;
+  };
+  const listed = listedUids(attachment);
+  const unlisted = known.filter(({ uid }) => !listed.has(uid));
+  const lastMounts = new Map(unlisted.map(lastMount).filter(hasMount));
   return {
     name,
     attachment,
     key,
     node: world.node(key?.nodeName ?? ""),
-    attributes: world.volume(key?.persistentVolumeName ?? "")?.attributes ?? {},
+    attributes,
     wanting: known.filter((workload) => !workload.terminating),
     leaving: new Set(
       known.filter((workload) => workload.terminating).map((workload) => workload.uid),
     ),
-    gone: await goneUids(attachment, made, world, cluster, signal),
-    ...(await podsFor(attachment, made, world, cluster, signal)),
+    bound,
+    lastMounts,
+    gone: await goneUids({ attachment, key, bound }, made, world, cluster, signal),
+    ...(await podsFor({ attachment, made, lastMounts, isOutdated }, world, cluster, signal)),
     ...constants,
   };
 }
@@ -51,42 +66,66 @@ async function currentAttachment(
   return unlisted ? cluster.findAttachment(name, signal) : cached;
 }
 
+interface Known {
+  readonly attachment: Attachment | undefined;
+  readonly made: readonly MountpointPod[];
+  readonly lastMounts: ReadonlyMap<string, LastMount>;
+  readonly isOutdated: (pod: MountpointPod) => boolean;
+}
+
 async function podsFor(
-  attachment: Attachment | undefined,
-  made: readonly MountpointPod[],
+  { attachment, made, lastMounts, isOutdated }: Known,
   world: World,
   cluster: Cluster,
   signal: AbortSignal,
-): Promise<Pick<Observed, "pods" | "remembered">> {
+): Promise<Pick<Observed, "pods" | "foreign" | "outdated" | "remembered">> {
   const pods = new Map(made.map((pod) => [pod.name, pod]));
+  const outdated = new Set<string>();
   const remembered = new Map<string, Lineage>();
-  for (const name of Object.keys(attachment?.spec.mountpointS3PodAttachments ?? {})) {
+  const foreign = new Set(world.foreignPods);
+  const listed = Object.keys(attachment?.spec.mountpointS3PodAttachments ?? {});
+  const hindered = made.filter(isOutdated).map((pod) => pod.name);
+  const last = Array.from(lastMounts.values(), ({ podName }) => podName);
+  for (const name of new Set([...listed, ...hindered, ...last]).difference(world.foreignPods)) {
     const cached = world.pod(name);
     // One that is lost by the cache may have been another, removed, whose name was taken again.
-    const pod = isServing(cached) ? cached : await cluster.findPod(name, signal);
+    const isFresh = isServing(cached) && !isOutdated(cached);
+    const pod = isFresh ? cached : await cluster.findPod(name, signal);
     const lineage = cached ?? world.lineage(name);
     if (lineage !== undefined) remembered.set(name, lineage);
-    if (pod === undefined) pods.delete(name);
-    else pods.set(name, pod);
+    pods.delete(name);
+    if (pod === "foreign") foreign.add(name);
+    else if (pod !== undefined) pods.set(name, pod);
+    if (!isFresh && typeof pod === "object" && isOutdated(pod)) outdated.add(name);
   }
-  return { pods, remembered };
+  return { pods, foreign, outdated, remembered };
 }
 
 async function goneUids(
-  attachment: Attachment | undefined,
+  { attachment, key, bound }: Pick<Observed, "attachment" | "key" | "bound">,
   made: readonly MountpointPod[],
   world: World,
   cluster: Cluster,
   signal: AbortSignal,
 ): Promise<Set<string>> {
-  const entries = Object.values(attachment?.spec.mountpointS3PodAttachments ?? {}).flat();
-  const listed = new Set(entries.map((entry) => entry.workloadPodUID));
+  const listed = listedUids(attachment);
   const all = listed.union(new Set(made.map((pod) => pod.workloadUid)));
   const gone = new Set(Array.from(all).filter((uid) => world.isOver(uid) === true));
-  const unknown = Array.from(listed).filter((uid) => world.isOver(uid) === undefined);
-  if (attachment === undefined || unknown.length === 0) return gone;
-  const live = await cluster.liveUids(attachment.spec.nodeName, signal);
+  // Where an attachment is missing under a workload, the pods that are left tell whose it was.
+  const asked = attachment === undefined && bound.size > 0 ? all : listed;
+  const unknown = Array.from(asked).filter((uid) => world.isOver(uid) === undefined);
+  if (key === undefined || unknown.length === 0) return gone;
+  const live = await cluster.liveUids(key.nodeName, signal);
   return gone.union(new Set(unknown.filter((uid) => !live.has(uid))));
+}
+
+function listedUids(attachment: Attachment | undefined): Set<string> {
+  const entries = Object.values(attachment?.spec.mountpointS3PodAttachments ?? {}).flat();
+  return new Set(entries.map((entry) => entry.workloadPodUID));
+}
+
+function hasMount(place: readonly [string, LastMount | undefined]): place is [string, LastMount] {
+  return place[1] !== undefined;
 }
 
 function keyIn({ spec }: Attachment): SharingKey {
@@ -95,6 +134,7 @@ function keyIn({ spec }: Attachment): SharingKey {
     persistentVolumeName: spec.persistentVolumeName,
     volumeID: spec.volumeID,
     mountOptions: spec.mountOptions,
+    ...(spec.mountOptionList && { mountOptionList: spec.mountOptionList }),
     workloadFSGroup: spec.workloadFSGroup,
     authenticationSource: spec.authenticationSource ?? "",
     workloadNamespace: spec.workloadNamespace ?? "",

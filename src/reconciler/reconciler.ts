@@ -6,10 +6,12 @@ import type { Outcome } from "../kube/work-queue.ts";
 import { labelValueOf } from "../volume/names.ts";
 import { apply } from "./apply.ts";
 import type { Cluster } from "./cluster.ts";
-import { troublesOf } from "./attachment-status.ts";
+import { limitTroubles, troublesOf } from "./attachment-status.ts";
 import type { Trouble } from "./attachment-status.ts";
 import { decide } from "./decide.ts";
-import type { Action, Observed } from "./decide.ts";
+import type { Action } from "./action.ts";
+import type { Observed } from "./observed.ts";
+import type { NamespaceLimit } from "./namespace-limit.ts";
 import { observe } from "./observe.ts";
 import type { Workload } from "./facts.ts";
 import type { World } from "./world.ts";
@@ -19,6 +21,7 @@ export interface ReconcilerOptions {
   readonly cluster: Cluster;
   readonly driverVersion: string;
   readonly engine: Engine;
+  readonly limit?: NamespaceLimit | undefined;
   readonly log: Log;
   readonly nowMs: () => number;
   /** Best effort, and never the same twice in a row: for `kubectl describe pod`. */
@@ -46,16 +49,36 @@ export class Reconciler {
 
   /** What nobody waits for is left for a calm moment: LATER. */
   async reconcile(name: string, signal: AbortSignal, calm: boolean): Promise<Outcome> {
-    const { world, cluster, engine, nowMs } = this.#options;
+    const { world, cluster, engine, limit, nowMs } = this.#options;
     const startedMs = nowMs();
     const constants = { driverVersion: this.#driverVersion, engine, nowMs: startedMs };
-    const seen = await observe(name, world, cluster, constants, signal);
-    const actions = decide(seen);
+    const observed = await observe(name, world, cluster, constants, signal);
+    const seen = { ...observed, place: limit?.placeOf(name) }; // as it is now
+    const decided = decide(seen);
     for (const trouble of troublesOf(seen)) void this.#options.tell(trouble);
+    for (const one of decided) if (one.do === "hold-back") this.#tellOfLimit(seen, one);
+    const actions = decided.filter((one) => one.do !== "hold-back");
     if (!calm && actions.length > 0 && actions.every(canWait)) return LATER;
-    const againMs = await apply(actions, seen, cluster, signal);
+    const againMs = await this.#apply(actions, seen, signal);
     this.#report(seen, actions, nowMs() - startedMs);
     return againMs;
+  }
+
+  async #apply(actions: readonly Action[], seen: Observed, signal: AbortSignal) {
+    const { cluster, limit } = this.#options;
+    if (actions.some((one) => one.do === "create-pod")) limit?.grant(seen.name);
+    try {
+      const againMs = await apply(actions, seen, cluster, signal);
+      limit?.settle(seen.name);
+      return againMs;
+    } catch (error) {
+      limit?.settle(seen.name, error);
+      throw error;
+    }
+  }
+
+  #tellOfLimit(seen: Observed, { workloads, place }: Extract<Action, { do: "hold-back" }>): void {
+    for (const trouble of limitTroubles(workloads, seen, place)) void this.#options.tell(trouble);
   }
 
   #report(seen: Observed, actions: readonly Action[], ms: number): void {
@@ -82,6 +105,7 @@ export class Reconciler {
           break;
         }
         case "create-pod":
+        case "hold-back":
         case "look-again":
           break;
         default:

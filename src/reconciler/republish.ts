@@ -41,7 +41,7 @@ export class RepublishKeeper {
   }
 
   attachmentChanged(name: string, now: Attachment | undefined): void {
-    this.#note(this.#troubled, name, now?.troubled === true);
+    this.#note(this.#troubled, name, now?.reported !== undefined);
   }
 
   driverChanged(now: DriverFacts | undefined): void {

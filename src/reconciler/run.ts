@@ -8,16 +8,27 @@ import { WatchedList } from "../kube/watched-list.ts";
 import { WorkQueue } from "../kube/work-queue.ts";
 import { ATTACHMENTS } from "../volume/attachment.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { attachmentOf, claimOf, mountpointPodOf, nodeOf, volumeOf, workloadOf } from "./facts.ts";
+import {
+  attachmentOf,
+  claimOf,
+  isForeignMountpointPod,
+  mountpointPodOf,
+  nodeOf,
+  volumeOf,
+  workloadOf,
+} from "./facts.ts";
 import type { Workload } from "./facts.ts";
 import { HeadroomKeeper } from "./headroom-keeper.ts";
 import { headroomPodOf } from "./headroom.ts";
 import type { HeadroomSettings } from "./headroom.ts";
 import { kubeCluster } from "./kube-cluster.ts";
 import { kubeHeadroom } from "./kube-headroom.ts";
+import { NamespaceLimit } from "./namespace-limit.ts";
 import { listenersOf } from "./listeners.ts";
 import type { Listeners, Told } from "./listeners.ts";
 import type { MountpointPodSettings } from "./mountpoint-pod.ts";
+import { PodOwner, unownedPodOf } from "./pod-owner.ts";
+import type { UnownedPod } from "./pod-owner.ts";
 import { Reconciler } from "./reconciler.ts";
 import { driverOf, RepublishKeeper } from "./republish.ts";
 import { World } from "./world.ts";
@@ -27,6 +38,8 @@ export interface ReconcilerRunOptions {
   readonly mountpointPods: MountpointPodSettings;
   /** Unset: gates are left alone. Set: workload pods are patched. */
   readonly headroom?: HeadroomSettings;
+  /** The most Mountpoint Pods that the workloads of one namespace may have. */
+  readonly limitPerNamespace?: number | undefined;
   /** Whether kubelets repeat publishes is ours to say: the CSIDriver object is patched. */
   readonly republish?: boolean;
   /** Who writes the events: the controller's pod. */
@@ -57,9 +70,17 @@ export async function startReconciler(
   const world = new World((workload, volume, problem) => {
     void warn(workload, "InvalidVolume", `volume ${volume.name}: ${problem.message}`);
   });
+  const owner = ownerWork(options);
+  const enqueue = (name: string) => queue.add(name);
+  const { limitPerNamespace } = options;
+  const limit =
+    limitPerNamespace === undefined
+      ? undefined
+      : new NamespaceLimit(world, limitPerNamespace, enqueue);
   const reconciler = new Reconciler({
     world,
-    cluster: kubeCluster(client, podSettingsOf(options), {
+    limit,
+    cluster: kubeCluster(client, podSettingsOf(options), owner.keeper, {
       pod: (pod) => lists.pods.wrote(pod),
       attachment: (attachment) => lists.attachments.wrote(attachment),
     }),
@@ -69,7 +90,7 @@ export async function startReconciler(
     nowMs: Date.now,
     tell: ({ workload, reason, note }) => warn(workload, reason, note),
   });
-  const queue = new WorkQueue({
+  const queue: WorkQueue = new WorkQueue({
     concurrency: CONCURRENCY,
     backOff: BACK_OFF,
     log,
@@ -77,18 +98,18 @@ export async function startReconciler(
       try {
         return await reconciler.reconcile(name, workSignal, calm);
       } catch (error) {
-        await explain(error, "FailedMountpointPod", world.wanting(name), warn);
+        await explain(error, "FailedMountpointPod", world.concerned(name), warn);
         throw error;
       }
     },
   });
-  const headroom = headroomWork(options, world, warn);
+  const headroom = headroomWork(options, world, owner.keeper, warn);
   const republish = options.republish === true ? republishWork(options) : undefined;
-  const enqueue = (name: string) => queue.add(name);
-  const keepers = [headroom?.keeper, republish?.keeper] as const;
-  const listeners = listenersOf(world, reconciler, enqueue, ...keepers);
-  const lists = watchAll(options, listeners);
+  const keepers = { keeper: headroom?.keeper, republish: republish?.keeper, limit };
+  const listeners = listenersOf(world, reconciler, enqueue, keepers);
+  const lists = watchAll(options, listeners, owner.keeper);
   const following = Object.values(lists).map((list) => list.start(signal));
+  const followingOwner = owner.keeper.follow(signal); // nobody waits for it
   // Decisions need the whole picture: a world without its workloads would look all gone.
   const picture = Promise.all(Object.values(lists).map((list) => list.synced));
   await Promise.race([picture, Promise.all(following)]);
@@ -97,8 +118,9 @@ export async function startReconciler(
     for (const name of world.names()) queue.add(name);
   }, options.sweepEveryMs ?? SWEEP_EVERY_MS);
   try {
-    const queues = [queue, headroom?.queue, republish?.queue];
-    await Promise.all([...queues.map((one) => one?.start(signal)), ...following]);
+    const queues = [queue, headroom?.queue, republish?.queue, owner.queue];
+    const working = queues.map((one) => one?.start(signal));
+    await Promise.all([...working, ...following, followingOwner]);
   } finally {
     clearInterval(sweep);
   }
@@ -112,7 +134,12 @@ function podSettingsOf({ mountpointPods, headroom }: ReconcilerRunOptions): Moun
 }
 
 /** Where headroom is switched on. */
-function headroomWork({ client, headroom, log }: ReconcilerRunOptions, world: World, warn: Warn) {
+function headroomWork(
+  { client, headroom, log }: ReconcilerRunOptions,
+  world: World,
+  owner: PodOwner,
+  warn: Warn,
+) {
   if (headroom === undefined) return undefined;
   const queue: WorkQueue = new WorkQueue({
     concurrency: HEADROOM_CONCURRENCY,
@@ -129,7 +156,7 @@ function headroomWork({ client, headroom, log }: ReconcilerRunOptions, world: Wo
     },
   });
   const enqueue = (uid: string) => queue.add(uid);
-  const cluster = kubeHeadroom(client, headroom);
+  const cluster = kubeHeadroom(client, headroom, owner);
   const keeper = new HeadroomKeeper({ cluster, world, log, nowMs: Date.now, enqueue });
   return { keeper, queue };
 }
@@ -159,15 +186,32 @@ function republishWork({ client, log }: ReconcilerRunOptions) {
   return { keeper, queue };
 }
 
-function watchAll(options: ReconcilerRunOptions, listeners: Listeners) {
+function ownerWork({ client, mountpointPods, log }: ReconcilerRunOptions) {
+  const queue: WorkQueue = new WorkQueue({
+    concurrency: 1,
+    backOff: BACK_OFF,
+    log,
+    async work(key, signal) {
+      await keeper.work(key, signal);
+      return undefined;
+    },
+  });
+  const enqueue = (key: string) => queue.add(key);
+  const keeper = new PodOwner({ client, namespace: mountpointPods.namespace, log, enqueue });
+  return { keeper, queue };
+}
+
+function watchAll(options: ReconcilerRunOptions, listeners: Listeners, owner: PodOwner) {
   const { client, log } = options;
   const project = (pod: Pod) => seenIn(pod, options);
   const pods = new WatchedList({ client, log, resource: PODS, project });
   pods.onChange((key, now, before) => {
-    const { workload, pod, headroom } = listeners;
+    const { workload, pod, headroom, foreignPod } = listeners;
     if (now?.workload ?? before?.workload) workload(key, now?.workload, before?.workload);
     if (now?.pod ?? before?.pod) pod(key, now?.pod, before?.pod);
+    if (now?.foreignPod ?? before?.foreignPod) foreignPod(key, now?.foreignPod, before?.foreignPod);
     if (now?.headroom ?? before?.headroom) headroom(key, now?.headroom, before?.headroom);
+    if (now?.unowned ?? before?.unowned) owner.podChanged(key, now?.unowned);
   });
   const claims = new WatchedList({ client, log, resource: PVCS, project: claimOf });
   claims.onChange(listeners.claim);
@@ -191,19 +235,28 @@ function watchAll(options: ReconcilerRunOptions, listeners: Listeners) {
   return { ...lists, drivers };
 }
 
-type SeenPod = Partial<Pick<Told, "workload" | "pod" | "headroom">>;
+interface SeenPod extends Partial<Pick<Told, "workload" | "pod" | "foreignPod" | "headroom">> {
+  readonly unowned?: UnownedPod;
+}
 
 /** What a pod is to us. In one watch: pods are most of what the API server has to tell. */
 function seenIn(pod: Pod, { mountpointPods, headroom }: ReconcilerRunOptions): SeenPod | undefined {
   const namespace = pod.metadata?.namespace;
-  const workload = workloadOf(pod);
+  if (namespace === mountpointPods.namespace && isForeignMountpointPod(pod)) {
+    return { foreignPod: pod.metadata?.name ?? "" };
+  }
   const mountpoint = namespace === mountpointPods.namespace ? mountpointPodOf(pod) : undefined;
   const place = namespace === headroom?.namespace ? headroomPodOf(pod) : undefined;
+  // A Mountpoint Pod with its cache on a volume of this driver would need one itself, without end.
+  const workload = mountpoint === undefined ? workloadOf(pod) : undefined;
   if (workload === undefined && mountpoint === undefined && place === undefined) return undefined;
+  const isOurs = mountpoint !== undefined || place !== undefined;
+  const unowned = isOurs ? unownedPodOf(pod) : undefined;
   return {
     ...(workload && { workload }),
     ...(mountpoint && { pod: mountpoint }),
     ...(place && { headroom: place }),
+    ...(unowned && { unowned }),
   };
 }
 

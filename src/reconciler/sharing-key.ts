@@ -1,3 +1,4 @@
+import { joinedOptionsOf } from "../volume/attachment.ts";
 import type { SharingKey } from "../volume/attachment.ts";
 import { parseVolumeContext } from "../volume/volume-context.ts";
 import { parsePodSettings } from "../volume/pod-settings.ts";
@@ -8,13 +9,14 @@ import type { Volume, Workload } from "./facts.ts";
  * today's two sources of credentials, the workload's own identity never takes part.
  */
 export function sharingKeyOf(workload: Workload, volume: Volume): SharingKey {
-  const { authenticationSource } = parseVolumeContext(volume.attributes, volume.bringsSecret);
+  const { attributes, bringsSecret, volumeId } = volume;
+  const { authenticationSource } = parseVolumeContext(attributes, bringsSecret, volumeId);
   parsePodSettings(volume.attributes, volume.mountOptions); // refused now, not when a pod is made
   return {
     nodeName: workload.nodeName,
     persistentVolumeName: volume.name,
     volumeID: volume.volumeId,
-    mountOptions: volume.mountOptions.join(","),
+    ...joinedOptionsOf(volume.mountOptions),
     workloadFSGroup: workload.fsGroup,
     authenticationSource,
     workloadNamespace: "",

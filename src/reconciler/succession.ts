@@ -28,6 +28,8 @@ export interface Lineage {
 const BACK_OFF_FIRST_MS = 1_000;
 const BACK_OFF_MAX_MS = 300_000;
 const GENERATIONS_SEARCHED = 100;
+/** A healthy Mountpoint Pod starts within a second or two once its node has the image. */
+const START_GRACE_MS = 15_000;
 
 /**
  * Of a pod that is gone and that nobody remembers, the name alone is left: it is tried on those who
@@ -54,7 +56,8 @@ export function successorWaitMs({ pod, entries }: Lost, generation: number, nowM
   const sinceMs = pod?.createdMs ?? Math.max(...times);
   if (sinceMs > nowMs) return 0; // by another controller's clock, and it goes before ours
   const fullMs = BACK_OFF_FIRST_MS * 2 ** Math.min(generation, 20);
-  return sinceMs + Math.min(fullMs, BACK_OFF_MAX_MS) - nowMs;
+  const graceMs = isStarting(pod) ? START_GRACE_MS : 0;
+  return sinceMs + Math.max(graceMs, Math.min(fullMs, BACK_OFF_MAX_MS)) - nowMs;
 }
 
 /** Workloads that leave with their node, or will not outlive the pod by much, need no successor. */
@@ -70,10 +73,36 @@ export function needsSuccessor(
 
 /** It may serve, and nobody has let it go. */
 export function isUsable(pod: MountpointPod | undefined): pod is MountpointPod {
-  return pod !== undefined && !pod.finished && !pod.terminating && !pod.needsUnmount;
+  return isUnmarked(pod) && !pod.terminating;
+}
+
+/**
+ * The node service takes a mount down when its pod is marked. A terminating pod needs the mark as
+ * well: it serves its last workload to the end, and would wait for its whole grace period after it.
+ */
+export function isUnmarked(pod: MountpointPod | undefined): pod is MountpointPod {
+  return pod !== undefined && !pod.finished && !pod.needsUnmount;
 }
 
 /** The same, and it is not in a crash loop. */
 export function isServing(pod: MountpointPod | undefined): pod is MountpointPod {
   return isUsable(pod) && !pod.backingOff;
+}
+
+/** No engine of it has a chance to run until somebody corrects something. */
+export function isHindered({ cannotStart, unschedulable }: MountpointPod): boolean {
+  return cannotStart !== "" || unschedulable !== "";
+}
+
+/**
+ * The pod has not started, and its status has no cause for it. While a volume of a pod cannot be
+ * set up, such as a ConfigMap that does not exist, the kubelet only reports ContainerCreating.
+ */
+function isStarting(pod: MountpointPod | undefined): boolean {
+  return isServing(pod) && !pod.started && !isHindered(pod);
+}
+
+/** Corrected settings reach the pod by a successor: no engine of the pod has run so far. */
+export function mayHaveWrongSettings(pod: MountpointPod): boolean {
+  return isHindered(pod) || isStarting(pod);
 }

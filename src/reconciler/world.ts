@@ -1,5 +1,5 @@
 import { Failure } from "../base/failure.ts";
-import { attachmentNameOf } from "../volume/attachment.ts";
+import { attachmentNameOf, mountpointPodOf } from "../volume/attachment.ts";
 import type { SharingKey } from "../volume/attachment.ts";
 import type { Attachment, Claim, MountpointPod, NodeFacts, Volume, Workload } from "./facts.ts";
 import type { BoundClaim } from "./headroom.ts";
@@ -11,6 +11,12 @@ export type OnProblem = (workload: Workload, volume: Volume, problem: Failure) =
 type Names = ReadonlySet<string>;
 
 const GONE_REMEMBERED_MAX = 10_000;
+
+/** The mount that a workload is bound to, and the pod that was the last to be listed for both. */
+export interface LastMount {
+  readonly mountId: string;
+  readonly podName: string;
+}
 
 /**
  * The cluster as the watches have told it, with the indexes that lead from any change to the
@@ -32,8 +38,12 @@ export class World {
   readonly #podsOf = new MultiMap<string, string>(); // attachment -> pods made for it
   /** Workloads seen to end or vanish. UIDs never come back, so this never becomes wrong. */
   readonly #gone = new Set<string>();
+  /** Workload UID -> PV -> mount, of live workloads that an attachment has ceased to list. */
+  readonly #lastMounts = new Map<string, Map<string, LastMount>>();
   /** Of Mountpoint Pods that have vanished: their successors are named after it. */
   readonly #lineages = new Map<string, Lineage>();
+  /** Names of Mountpoint Pods that another driver has made. */
+  readonly #foreign = new Set<string>();
   readonly #onProblem: OnProblem;
 
   constructor(onProblem: OnProblem) {
@@ -46,6 +56,10 @@ export class World {
 
   pod(name: string): MountpointPod | undefined {
     return this.#pods.get(name);
+  }
+
+  get foreignPods(): ReadonlySet<string> {
+    return this.#foreign;
   }
 
   lineage(podName: string): Lineage | undefined {
@@ -66,6 +80,18 @@ export class World {
 
   keyOf(name: string): SharingKey | undefined {
     return this.#keys.get(name);
+  }
+
+  /** The mount that served a workload before its entry was removed from an attachment by hand. */
+  lastMount(workloadUid: string, pvName: string): LastMount | undefined {
+    return this.#lastMounts.get(workloadUid)?.get(pvName);
+  }
+
+  /** Workloads that wait for the attachment or are listed in it: its troubles concern them. */
+  *concerned(name: string): Generator<Workload, void, undefined> {
+    for (const workload of this.wanting(name)) {
+      if (!workload.started || this.#listing.get(workload.uid).has(name)) yield workload;
+    }
   }
 
   /** Scheduled workloads of the attachment that have not ended; terminating ones too. */
@@ -102,7 +128,10 @@ export class World {
     return workload.claims.map((claim) => {
       const key = pathOf(workload, claim);
       const volume = this.#volumeOf(key);
-      const volumeName = this.#claims.get(key)?.volumeName ?? "";
+      const named = this.#claims.get(key)?.volumeName ?? "";
+      // A static claim can name a volume of this driver long before Kubernetes binds the two.
+      const isBinding = volume === undefined && this.#volumes.has(named);
+      const volumeName = isBinding ? "" : named;
       const served = volume !== undefined && this.#isServed(workload, volume);
       return { volumeName, volume, served };
     });
@@ -121,6 +150,7 @@ export class World {
     let touched: Names = new Set();
     if (before !== undefined && before.uid !== now?.uid) {
       this.#workloads.delete(before.uid);
+      this.#lastMounts.delete(before.uid);
       this.#remember(before.uid);
       for (const claim of before.claims)
         this.#workloadsOfClaim.delete(pathOf(before, claim), before.uid);
@@ -167,6 +197,12 @@ export class World {
     return touched;
   }
 
+  foreignPodChanged(name: string, isThere: boolean): Names {
+    if (isThere) this.#foreign.add(name);
+    else this.#foreign.delete(name);
+    return new Set(this.#listing.get(name));
+  }
+
   attachmentChanged(
     name: string,
     now: Attachment | undefined,
@@ -176,6 +212,7 @@ export class World {
     const [old, fresh] = [namesIn(before), namesIn(now)];
     for (const listed of old) this.#listing.delete(listed, name);
     for (const listed of fresh) this.#listing.add(listed, name);
+    for (const uid of old.difference(fresh)) this.#rememberMount(uid, before);
     const workloads = old.union(fresh).intersection(this.#workloads);
     return this.#refreshAll(workloads).union(new Set([name]));
   }
@@ -214,14 +251,20 @@ export class World {
   #wantsOf(workload: Workload): Map<string, SharingKey> {
     const wants = new Map<string, SharingKey>();
     if (workload.nodeName === "" || workload.ended) return wants;
-    for (const claim of workload.claims) {
-      const volume = this.#volumeOf(pathOf(workload, claim));
-      if (volume === undefined) continue;
+    const claimed = workload.claims.map((claim) => this.#volumeOf(pathOf(workload, claim)));
+    const volumes = claimed.filter((volume) => volume !== undefined);
+    const mounted = claimed.filter((volume, i) => {
+      return volume !== undefined && !workload.unmounted?.includes(workload.claims[i] ?? "");
+    });
+    for (const volume of volumes) {
+      const listed = this.#listedFor(workload, volume);
       try {
+        if (listed === undefined) refuseSameHandle(volume, mounted);
         const key = sharingKeyOf(workload, volume);
-        wants.set(this.#listedFor(workload, volume) ?? attachmentNameOf(key, volume.uid), key);
+        wants.set(listed ?? attachmentNameOf(key, volume.uid), key);
       } catch (error) {
         if (!(error instanceof Failure)) throw error;
+        if (listed === undefined && workload.started) continue; // its mount is not one of ours
         this.#onProblem(workload, volume, error);
       }
     }
@@ -243,6 +286,15 @@ export class World {
     return volume?.claimKey === claimKey && volume.claimUid === claim.uid ? volume : undefined;
   }
 
+  #rememberMount(uid: string, attachment: Attachment | undefined): void {
+    const { spec } = attachment ?? {};
+    const podName = spec === undefined ? undefined : mountpointPodOf(spec, uid);
+    if (spec === undefined || podName === undefined || !this.#workloads.has(uid)) return;
+    const mounts = this.#lastMounts.getOrInsertComputed(uid, () => new Map<string, LastMount>());
+    const mountId = spec.mountIDs?.[podName] ?? podName;
+    mounts.set(spec.persistentVolumeName, { mountId, podName });
+  }
+
   #rememberLineage({ name, workloadUid, generation }: MountpointPod): void {
     this.#lineages.set(name, { workloadUid, generation });
     const [oldest] = this.#lineages.keys();
@@ -259,6 +311,22 @@ export class World {
 function put<V>(map: Map<string, V>, key: string, value: V | undefined): void {
   if (value === undefined) map.delete(key);
   else map.set(key, value);
+}
+
+/**
+ * A kubelet takes two mounted volumes with one handle for one volume, mounts one of them, and waits
+ * for the other for ever. A volume that no container mounts is none of its business.
+ */
+function refuseSameHandle(volume: Volume, mounted: readonly (Volume | undefined)[]): void {
+  if (!mounted.includes(volume)) return;
+  const { name, volumeId } = volume;
+  const other = mounted.find((one) => one?.volumeId === volumeId && one.name !== name);
+  if (other === undefined) return;
+  throw new Failure(
+    "invalid",
+    `volumeHandle is ${JSON.stringify(volumeId)}, as that of volume ${other.name} in the same ` +
+      "pod: give each PersistentVolume a volumeHandle of its own",
+  );
 }
 
 function pathOf(workload: Workload, claim: string): string {

@@ -2,13 +2,22 @@ import { DRIVER_NAME, sha224 } from "./names.ts";
 
 export const ATTACHMENT_API_VERSION = `${DRIVER_NAME}/v2`;
 export const ATTACHMENT_KIND = "MountpointS3PodAttachment";
+/** The condition's reason where workloads wait since their namespace has reached its limit. */
+export const LIMIT_REASON = "NamespaceLimitReached";
+
+/** A PV's mount options as an attachment stores them. */
+export interface JoinedOptions {
+  /** Joined by commas, for people and field selectors. */
+  readonly mountOptions: string;
+  /** Present where an option contains a comma, since the joined text is ambiguous then. */
+  readonly mountOptionList?: readonly string[];
+}
 
 /** Workloads that agree on all of this share one Mountpoint Pod. Unset is the empty string. */
-export interface SharingKey {
+export interface SharingKey extends JoinedOptions {
   readonly nodeName: string;
   readonly persistentVolumeName: string;
   readonly volumeID: string;
-  readonly mountOptions: string;
   readonly workloadFSGroup: string;
   readonly authenticationSource: string;
   /** The two name the workload's identity, and are empty where it takes no part in sharing. */
@@ -35,11 +44,10 @@ export interface AttachmentLists {
 }
 
 /** As stored: the optional fields are absent rather than empty. */
-export interface AttachmentSpec {
+export interface AttachmentSpec extends JoinedOptions {
   readonly nodeName: string;
   readonly persistentVolumeName: string;
   readonly volumeID: string;
-  readonly mountOptions: string;
   readonly workloadFSGroup: string;
   readonly authenticationSource?: string;
   readonly workloadNamespace?: string;
@@ -68,7 +76,7 @@ export interface AttachmentCondition {
   readonly lastTransitionTime: string;
 }
 
-/** Of one that is not listed any more: null in the node service's next patch, which removes it. */
+/** Written by the node service; the controller removes those of pods that are gone. */
 export interface MountpointPodStatus {
   readonly engineVersion?: string;
   readonly restartsSurvived?: number;
@@ -97,16 +105,28 @@ export const ATTACHMENTS: {
   readonly of?: MountpointS3PodAttachment;
 } = { prefix: `/apis/${ATTACHMENT_API_VERSION}`, plural: "mountpoints3podattachments" };
 
+/** The inverse is optionListOf(). */
+export function joinedOptionsOf(list: readonly string[]): JoinedOptions {
+  const isAmbiguous = list.some((option) => option.includes(","));
+  return { mountOptions: list.join(","), ...(isAmbiguous && { mountOptionList: list }) };
+}
+
+export function optionListOf({ mountOptions, mountOptionList }: JoinedOptions): readonly string[] {
+  if (mountOptionList !== undefined) return mountOptionList;
+  return mountOptions === "" ? [] : mountOptions.split(",");
+}
+
 /**
  * Deterministic: two writers of one sharing key meet at one object. The PV's UID takes part, so
- * that a PV made again under an old name never joins the mount of the old one.
+ * that a PV made again under an old name never joins the mount of the old one. Options without a
+ * comma inside take part as the joined text: volumes mounted by release 0.1.0 keep their names.
  */
 export function attachmentNameOf(key: SharingKey, pvUid: string): string {
   const parts = [
     key.nodeName,
     key.persistentVolumeName,
     key.volumeID,
-    key.mountOptions,
+    key.mountOptionList ?? key.mountOptions, // in JSON, a list never equals a text
     key.workloadFSGroup,
     key.authenticationSource,
     key.workloadNamespace,

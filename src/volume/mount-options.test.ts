@@ -76,13 +76,21 @@ const cached = (options: string[], sizeLimit?: string) =>
 test("the cache is the pod's volume, 95 % of it or what the volume says", () => {
   assert.deepEqual(cached([]), ["--cache=/cache", ...ALWAYS]);
   assert.deepEqual(cached([], "1Gi"), ["--cache=/cache", "--max-cache-size=972", ...ALWAYS]);
-  const own = ["--max-cache-size=1024", "--cache=/cache", ...ALWAYS];
-  assert.deepEqual(cached(["max-cache-size 1024"], "1Gi"), own);
+  const own = ["--max-cache-size=100", "--cache=/cache", ...ALWAYS];
+  assert.deepEqual(cached(["max-cache-size 100"], "1Gi"), own);
   const ephemeral = { kind: "ephemeral", storageClassName: "fast", size: "100Mi" } as const;
   const { args } = planMount([], "", undefined, ephemeral);
   assert.deepEqual(args, ["--cache=/cache", "--max-cache-size=95", ...ALWAYS]);
   const byOption = ["--cache=/cache", "--max-cache-size=10", ...ALWAYS];
   assert.deepEqual(planMount(["cache /tmp", "max-cache-size=10"], "").args, byOption);
+});
+
+test("a cache of nearly its volume's size is reduced: the volume holds more than objects", () => {
+  const volume = { kind: "emptyDir", sizeLimit: "1Gi" } as const;
+  const { args, warnings } = planMount(["max-cache-size 1024"], "", undefined, volume);
+  assert(args.includes("--max-cache-size=972"));
+  assert(cached(["max-cache-size=big"], "1Gi").includes("--max-cache-size=big"));
+  assert.match(warnings.join(), /max-cache-size=1024 is reduced to 972: .* has 1024 MiB/);
 });
 
 test("a cache that is asked for twice, or larger than its volume, is refused", () => {

@@ -14,7 +14,7 @@ export interface MountPlan {
 
 /** What the administrator leaves to volumes. */
 export interface MountPolicy {
-  /** A volume may name an S3 server of its own. */
+  /** A volume may name an S3 server of its own, or a proxy on the way to it. */
   readonly volumeEndpoints: boolean;
 }
 
@@ -41,7 +41,8 @@ const POLICY: ReadonlyMap<string, string> = new Map(
     help: "it mounts nothing",
     version: "it mounts nothing",
     profile: "there are no profiles in a Mountpoint Pod",
-    "endpoint-url": "the endpoint is the driver's setting, unless it runs with volume endpoints",
+    "endpoint-url":
+      "the endpoint is the driver's setting, unless the chart has node.allowVolumeEndpoints",
     "cache-xz": "the shared cache is not offered",
     "incremental-upload": "it is not offered",
     "storage-class": "the storage class is the server's choice",
@@ -57,7 +58,7 @@ const REFUSED: ReadonlyMap<string, string> = new Map(
       "a Mountpoint Pod has no file of the volume's; authorities are the driver's setting",
   }),
 );
-const STRICT: MountPolicy = { volumeEndpoints: false };
+export const STRICT: MountPolicy = { volumeEndpoints: false };
 const KEY = /^[a-z][a-z0-9-]*$/;
 const REPEATABLE: ReadonlySet<string> = new Set(["bind"]);
 
@@ -88,6 +89,19 @@ export function hasOption(mountOptions: readonly string[], key: string): boolean
   return mountOptions.some((text) => parseOption(text)?.key === key);
 }
 
+/** The option max-cache-size in MiB. One that is no number is left to the engine to refuse. */
+export function maxCacheSizeOf(mountOptions: readonly string[]): number | undefined {
+  const size = /^\s*(?:--)?max-cache-size[\s=]\s*([1-9]\d{0,9})\s*$/;
+  const values = mountOptions.flatMap((text) => size.exec(text)?.[1] ?? []);
+  return values[0] === undefined ? undefined : Number(values[0]);
+}
+
+/** The option prefix, empty without one. Options that are wrong mount nothing. */
+export function prefixIn(mountOptions: readonly string[]): string {
+  const option = /^\s*(?:--)?prefix[\s=]\s*(.*?)\s*$/;
+  return mountOptions.flatMap((text) => option.exec(text)?.[1] ?? []).at(-1) ?? "";
+}
+
 /** The cache is where the Mountpoint Pod has it, and never larger than that. */
 function settleCache(
   options: Map<string, Option>,
@@ -96,7 +110,8 @@ function settleCache(
 ): void {
   const limit = options.get("max-cache-size");
   if (volume !== undefined && options.has("cache")) {
-    const both = "mountOptions: cache is given, and volumeAttributes.cache too: give one of them";
+    const both =
+      "mountOptions: cache is given, and the volume's attribute cache too: give one of them";
     throw new Failure("invalid", both);
   }
   if (volume === undefined && !options.has("cache")) {
@@ -110,9 +125,16 @@ function settleCache(
   if (limit !== undefined && Number(limit.value) > (sizeMib ?? Infinity)) {
     throw invalid(`max-cache-size=${limit.value}`, `the cache volume has ${sizeMib} MiB`);
   }
-  const defaultMib = cacheLimitMib(volume);
-  if (limit !== undefined || defaultMib === undefined) return;
-  options.set("max-cache-size", { key: "max-cache-size", value: String(defaultMib) });
+  const mostMib = cacheLimitMib(volume);
+  if (mostMib === undefined) return;
+  if (limit !== undefined) {
+    if (!(Number(limit.value) > mostMib)) return; // what is no number is the engine's to refuse
+    warnings.push(
+      `mountOptions: max-cache-size=${limit.value} is reduced to ${mostMib}: the cache volume ` +
+        `has ${sizeMib} MiB, and the rest is for file system blocks`,
+    );
+  }
+  options.set("max-cache-size", { key: "max-cache-size", value: String(mostMib) });
 }
 
 function reasonAgainst({ key, value }: Option, policy: MountPolicy): string | undefined {
@@ -174,7 +196,8 @@ function addDefaults(options: Map<string, Option>, fsGroup: string): void {
   const add = (key: string, value?: string) => {
     if (!options.has(key)) options.set(key, { key, value });
   };
-  add("force-path-style");
+  // An accelerated endpoint needs the bucket in its host name.
+  if (!options.has("transfer-acceleration")) add("force-path-style");
   if (fsGroup !== "") {
     add("gid", fsGroup);
     add("dir-mode", "0770");

@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { attachmentNameOf, attachmentSpecOf, mountpointPodOf } from "./attachment.ts";
+import {
+  attachmentNameOf,
+  attachmentSpecOf,
+  joinedOptionsOf,
+  mountpointPodOf,
+  optionListOf,
+} from "./attachment.ts";
 import type { SharingKey } from "./attachment.ts";
-import { labelValueOf, mountpointPodNameOf } from "./names.ts";
+import { isMountpointPodClaim, labelValueOf, mountpointPodNameOf } from "./names.ts";
 
 const DNS_NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 const text = fc.string({ unit: "binary", maxLength: 300 });
@@ -28,6 +34,14 @@ test("a Mountpoint Pod is called mp- and the sha224 of workload UID and PV name"
     mountpointPodNameOf("uid-1", "pv-1", 2),
     "mp-589e7ffd50d89e64d46c5468a610f1d9f9d9efa6d1dfbb56642938bf",
   );
+});
+
+test("the claim of an ephemeral volume of a Mountpoint Pod is known by its name", () => {
+  const pod = mountpointPodNameOf("uid-1", "pv-1");
+  assert(isMountpointPodClaim(`${pod}-cache`));
+  for (const other of [pod, `a-${pod}-cache`, "mp-data", "data"]) {
+    assert(!isMountpointPodClaim(other), other);
+  }
 });
 
 test("every name is a legal name of a pod, whatever it is made from", () => {
@@ -61,6 +75,61 @@ test("text moved from one field to the next makes another attachment", () => {
   };
   const moved = { ...key, persistentVolumeName: "a", volumeID: "bc" };
   assert.notEqual(attachmentNameOf(key, "u"), attachmentNameOf(moved, "u"));
+});
+
+test("options with a comma inside never share with the options that they would look like", () => {
+  const base = {
+    nodeName: "n",
+    persistentVolumeName: "pv",
+    volumeID: "v",
+    workloadFSGroup: "",
+    authenticationSource: "driver",
+    workloadNamespace: "",
+    workloadServiceAccountName: "",
+  };
+  const nameFor = (list: readonly string[]) =>
+    attachmentNameOf({ ...base, ...joinedOptionsOf(list) }, "u");
+  const option = fc.string({ unit: fc.constantFrom("a", ",", "\\", '"', "["), maxLength: 4 });
+  const options = fc.array(option, { maxLength: 4 });
+  fc.assert(
+    fc.property(options, options, (a, b) => {
+      const lists = [a, b].map((list) => optionListOf(joinedOptionsOf(list)));
+      assert.equal(
+        nameFor(a) === nameFor(b),
+        JSON.stringify(lists[0]) === JSON.stringify(lists[1]),
+      );
+    }),
+  );
+  assert.notEqual(nameFor(["a,b"]), nameFor(["a", "b"]));
+});
+
+test("a volume without commas in its options keeps the attachment that it has", () => {
+  const key = {
+    nodeName: "node-1",
+    persistentVolumeName: "pv",
+    volumeID: "handle",
+    ...joinedOptionsOf(["allow-delete", "region=us-east-1"]),
+    workloadFSGroup: "",
+    authenticationSource: "driver",
+    workloadNamespace: "",
+    workloadServiceAccountName: "",
+  };
+  // As release 0.1.0 named it: an upgrade must not give a running volume a second attachment.
+  assert.equal(
+    attachmentNameOf(key, "uid"),
+    "s3pa-4f915170b6591f7e3f128cbb68c852299f6ee5dc38aa61fb66f165fe",
+  );
+});
+
+test("a list of options comes back from a spec as it went in", () => {
+  const options = fc.array(fc.string({ minLength: 1, maxLength: 5 }), { minLength: 1 });
+  fc.assert(
+    fc.property(options, (list) => {
+      assert.deepEqual(optionListOf(joinedOptionsOf(list)), list);
+    }),
+  );
+  assert.deepEqual(joinedOptionsOf(["a", "b"]), { mountOptions: "a,b" });
+  assert.deepEqual(optionListOf(joinedOptionsOf([])), []);
 });
 
 test("a label's value is legal for names of any length, and itself where it can be", () => {

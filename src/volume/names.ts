@@ -7,6 +7,7 @@ export const MOUNTPOINT_NAMESPACE_DEFAULT = "mount-s3";
 export const LABEL = {
   mountpointVersion: `${DRIVER_NAME}/mountpoint-version`,
   podUid: `${DRIVER_NAME}/pod-uid`,
+  workloadNamespace: `${DRIVER_NAME}/workload-namespace`,
   volumeName: `${DRIVER_NAME}/volume-name`,
   driverVersion: `${DRIVER_NAME}/mounted-by-csi-driver-version`,
   /** On a headroom pod: whose Mountpoint Pod it holds the place of, and for which volume. */
@@ -22,6 +23,8 @@ export const HEADROOM_GATE = `${DRIVER_NAME}/reserve-headroom-for-mppod`;
 export const ANNOTATION = {
   /** Controller to node: unmount, then let the pod end. Never taken back. */
   needsUnmount: `${DRIVER_NAME}/needs-unmount`,
+  /** When the controller asked for that, as an ISO time. */
+  needsUnmountSince: `${DRIVER_NAME}/needs-unmount-since`,
   /** An administrator drains a Mountpoint Pod: who is on it stays, nobody joins. */
   noNewWorkload: `${DRIVER_NAME}/no-new-workload`,
   /** The attachment a Mountpoint Pod was made for: finds the owner of a pod nobody lists. */
@@ -33,6 +36,8 @@ export const ANNOTATION = {
    * the one before it had. Node and controller mean the same mount by it, whoever serves it now.
    */
   mountId: `${DRIVER_NAME}/mount-id`,
+  /** Of the settings that a Mountpoint Pod was made with: tells whether they have changed since. */
+  settingsHash: `${DRIVER_NAME}/settings-hash`,
   /** The whole names: a label ends at 63 characters, these do not. */
   volumeName: `${DRIVER_NAME}/volume-name`,
   volumeId: `${DRIVER_NAME}/volume-id`,
@@ -40,9 +45,15 @@ export const ANNOTATION = {
   headroomForWorkload: `${DRIVER_NAME}/headroom-for-workload`,
 } as const;
 
+/** Runs the mounter; whatever else a Mountpoint Pod has was injected by others. */
+export const MOUNTER_CONTAINER = "mountpoint";
+
 /** On a new node: keeps workloads away until the driver can serve them. */
 export const STARTUP_TAINT = `${DRIVER_NAME}/agent-not-ready`;
 
+const MOUNTPOINT_POD = /^mp-[0-9a-f]{56}$/;
+/** Kubernetes names the claim of an ephemeral volume POD-VOLUME. */
+const MOUNTPOINT_POD_CLAIM = /^mp-[0-9a-f]{56}-/;
 const LABEL_VALUE = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 /**
@@ -52,6 +63,16 @@ const LABEL_VALUE = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 export function mountpointPodNameOf(workloadUid: string, pvName: string, generation = 0): string {
   const successor = generation === 0 ? "" : `/${generation}`;
   return `mp-${sha224(`${workloadUid}${pvName}${successor}`)}`;
+}
+
+/** Whether a pod in the namespace of the Mountpoint Pods is one, of this driver or another. */
+export function isMountpointPodName(name: string): boolean {
+  return MOUNTPOINT_POD.test(name);
+}
+
+/** Whether a claim in the namespace of the Mountpoint Pods is for a volume of one of them. */
+export function isMountpointPodClaim(claimName: string): boolean {
+  return MOUNTPOINT_POD_CLAIM.test(claimName);
 }
 
 /** A name as a label's value: itself where it is legal, else a hash (PV names reach 253). */

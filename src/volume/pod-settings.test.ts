@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parsePodSettings } from "./pod-settings.ts";
+import { engineCacheMib, parseDefaultResources } from "./pod-resources.ts";
+import { POD_POLICY, parsePodSettings } from "./pod-settings.ts";
 import type { PodSettings } from "./pod-settings.ts";
 
 const DEFAULTS: PodSettings = {
   cache: undefined,
-  requests: { cpu: "10m", memory: "64Mi" },
-  limits: {},
+  resources: { requests: { cpu: "10m", memory: "64Mi" }, limits: {} },
   serviceAccountName: undefined,
   env: {},
 };
@@ -16,24 +16,124 @@ const MEMORY_LIMIT = "mountpointContainerResourcesLimitsMemory";
 const CLASS = "cacheEphemeralStorageClassName";
 const SIZE = "cacheEphemeralStorageResourceRequest";
 
+function onDisk(size: string) {
+  return { requests: { cpu: "10m", memory: "64Mi", "ephemeral-storage": size }, limits: {} };
+}
+
 // prettier-ignore
 const cases: [name: string, attributes: Record<string, string>, options: string[], want: Partial<PodSettings>][] = [
   ["nothing asked",                     { bucketName: "b" },                                          [],                      {}],
-  ["requests",                          { [CPU]: "1", [MEMORY]: "1Gi" },                              [],                      { requests: { cpu: "1", memory: "1Gi" } }],
-  ["a limit is the request too",        { [MEMORY_LIMIT]: "32Mi" },                                   [],                      { requests: { cpu: "10m" }, limits: { memory: "32Mi" } }],
-  ["a limit and a request",             { [MEMORY_LIMIT]: "2Gi", [MEMORY]: "1Gi" },                   [],                      { requests: { cpu: "10m", memory: "1Gi" }, limits: { memory: "2Gi" } }],
+  ["requests",                          { [CPU]: "1", [MEMORY]: "1Gi" },                              [],                      { resources: { requests: { cpu: "1", memory: "1Gi" }, limits: {} } }],
+  ["a limit is the request too",        { [MEMORY_LIMIT]: "32Mi" },                                   [],                      { resources: { requests: { cpu: "10m" }, limits: { memory: "32Mi" } } }],
+  ["a limit and a request",             { [MEMORY_LIMIT]: "2Gi", [MEMORY]: "1Gi" },                   [],                      { resources: { requests: { cpu: "10m", memory: "1Gi" }, limits: { memory: "2Gi" } } }],
   ["a service account",                 { mountpointPodServiceAccountName: "s3-reader" },             [],                      { serviceAccountName: "s3-reader" }],
-  ["proxies",                           { "mountpointEnv.HTTPS_PROXY": "http://p:1", "mountpointEnv.NO_PROXY": ".local" }, [], { env: { HTTPS_PROXY: "http://p:1", NO_PROXY: ".local" } }],
-  ["a cache on the node's disk",        { cache: "emptyDir" },                                        [],                      { cache: { kind: "emptyDir" } }],
-  ["one with a limit, in memory",       { cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi", cacheEmptyDirMedium: "Memory" }, [], { cache: { kind: "emptyDir", sizeLimit: "1Gi", medium: "Memory" } }],
-  ["an empty medium is none",           { cache: "emptyDir", cacheEmptyDirMedium: "" },               [],                      { cache: { kind: "emptyDir" } }],
+  ["proxies are left out",              { "mountpointEnv.HTTPS_PROXY": "http://p:1", "mountpointEnv.NO_PROXY": ".local" }, [], {}],
+  ["a cache on the node's disk",        { cache: "emptyDir" },                                        [],                      { cache: { kind: "emptyDir", sizeLimit: "10Gi" }, resources: onDisk("10Gi") }],
+  ["one with a limit",                  { cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi" },         [],                      { cache: { kind: "emptyDir", sizeLimit: "1Gi" }, resources: onDisk("1Gi") }],
+  ["one in memory",                     { cache: "emptyDir", cacheEmptyDirMedium: "Memory" },         [],                      { cache: { kind: "emptyDir", sizeLimit: "512Mi", medium: "Memory" }, resources: { requests: { cpu: "10m", memory: "576Mi" }, limits: {} } }],
+  ["one in memory with a limit",        { cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi", cacheEmptyDirMedium: "Memory" }, [], { cache: { kind: "emptyDir", sizeLimit: "1Gi", medium: "Memory" }, resources: { requests: { cpu: "10m", memory: "1088Mi" }, limits: {} } }],
+  ["one in memory with a request",      { cache: "emptyDir", cacheEmptyDirMedium: "Memory", [MEMORY]: "1Gi" }, [],             { cache: { kind: "emptyDir", sizeLimit: "512Mi", medium: "Memory" }, resources: { requests: { cpu: "10m", memory: "1Gi" }, limits: {} } }],
+  ["an empty medium is none",           { cache: "emptyDir", cacheEmptyDirMedium: "" },               [],                      { cache: { kind: "emptyDir", sizeLimit: "10Gi" }, resources: onDisk("10Gi") }],
   ["a cache on a volume of its own",    { cache: "ephemeral", [CLASS]: "fast", [SIZE]: "10Gi" },      [],                      { cache: { kind: "ephemeral", storageClassName: "fast", size: "10Gi" } }],
-  ["a cache by mount option",           {},                                                           ["uid=1", "cache /tmp"], { cache: { kind: "emptyDir" } }],
+  ["a cache by mount option",           {},                                                           ["uid=1", "cache /tmp"], { cache: { kind: "emptyDir", sizeLimit: "10Gi" }, resources: onDisk("10Gi") }],
+  ["one as large as its option says",   {},                                                           ["cache", "--max-cache-size 20000"], { cache: { kind: "emptyDir", sizeLimit: "21053Mi" }, resources: onDisk("21053Mi") }],
+  ["a small one has its margin",        {},                                                           ["cache=/x", "max-cache-size=10"], { cache: { kind: "emptyDir", sizeLimit: "12Mi" }, resources: onDisk("12Mi") }],
+  ["a size beside the option wins",     { cache: "emptyDir", cacheEmptyDirSizeLimit: "1Gi" },         ["max-cache-size=100"],  { cache: { kind: "emptyDir", sizeLimit: "1Gi" }, resources: onDisk("1Gi") }],
+  ["a size that is none is no size",    { cache: "emptyDir" },                                        ["max-cache-size=0"],    { cache: { kind: "emptyDir", sizeLimit: "10Gi" }, resources: onDisk("10Gi") }],
   ["another option with cache in it",   {},                                                           ["max-cache-size=1"],    {}],
 ];
 for (const [name, attributes, options, want] of cases) {
   test(`pod settings: ${name}`, () => {
     assert.deepEqual(parsePodSettings(attributes, options), { ...DEFAULTS, ...want });
+  });
+}
+
+test("pod settings: proxies are the volume's where the policy says so", () => {
+  const attributes = { "mountpointEnv.HTTPS_PROXY": "http://p:1", "mountpointEnv.NO_PROXY": "a" };
+  const policy = { ...POD_POLICY, volumeEndpoints: true };
+  const { env } = parsePodSettings(attributes, [], policy);
+  assert.deepEqual(env, { HTTPS_PROXY: "http://p:1", NO_PROXY: "a" });
+});
+
+test("pod settings: the administrator's sizes are those of caches without one", () => {
+  const policy = { ...POD_POLICY, cacheSizes: { disk: "3Gi", memory: "64Mi" } };
+  const sizeOf = (attributes: Record<string, string>, options: string[] = []) => {
+    const { cache } = parsePodSettings(attributes, options, policy);
+    return cache?.kind === "emptyDir" ? cache.sizeLimit : undefined;
+  };
+  assert.equal(sizeOf({}, ["cache"]), "3Gi");
+  assert.equal(sizeOf({ cache: "emptyDir" }), "3Gi");
+  assert.equal(sizeOf({ cache: "emptyDir", cacheEmptyDirMedium: "Memory" }), "64Mi");
+  assert.equal(sizeOf({ cache: "emptyDir", cacheEmptyDirSizeLimit: "5Gi" }), "5Gi");
+});
+
+const DEFAULTS_OF_CHART = {
+  requests: { cpu: "100m", memory: "256Mi" },
+  limits: { cpu: "1", memory: "512Mi" },
+};
+const IN_MEMORY = { cache: "emptyDir", cacheEmptyDirMedium: "Memory" };
+const CPU_LIMIT = "mountpointContainerResourcesLimitsCpu";
+// prettier-ignore
+const chosen: [name: string, attributes: Record<string, string>, requests: object, limits: object][] = [
+  ["the administrator's",                   {},                                       { cpu: "100m", memory: "256Mi" }, { cpu: "1", memory: "512Mi" }],
+  ["a request of its own",                  { [CPU]: "500m" },                        { cpu: "500m", memory: "256Mi" }, { cpu: "1", memory: "512Mi" }],
+  ["a request above the default limit",     { [MEMORY]: "1Gi" },                      { cpu: "100m", memory: "1Gi" },   { cpu: "1", memory: "1Gi" }],
+  ["a limit is the request too",            { [MEMORY_LIMIT]: "128Mi" },              { cpu: "100m" },                  { cpu: "1", memory: "128Mi" }],
+  ["both of its own",                       { [CPU]: "2", [CPU_LIMIT]: "4" },         { cpu: "2", memory: "256Mi" },    { cpu: "4", memory: "512Mi" }],
+  ["a cache in memory, up to the limit",    IN_MEMORY,                                { cpu: "100m", memory: "512Mi" }, { cpu: "1", memory: "512Mi" }],
+];
+for (const [name, attributes, requests, limits] of chosen) {
+  test(`pod settings: resources: ${name}`, () => {
+    const policy = { ...POD_POLICY, resources: DEFAULTS_OF_CHART };
+    assert.deepEqual(parsePodSettings(attributes, [], policy).resources, { requests, limits });
+  });
+}
+
+test("pod settings: default resources are as Kubernetes has them", () => {
+  const given = { requests: { cpu: 0.5, memory: "1Gi" }, limits: { memory: "1Gi", cpu: null } };
+  assert.deepEqual(parseDefaultResources(given), {
+    requests: { cpu: "0.5", memory: "1Gi" },
+    limits: { memory: "1Gi" },
+  });
+  assert.deepEqual(parseDefaultResources({}), { requests: {}, limits: {} });
+  assert.deepEqual(parseDefaultResources(POD_POLICY.resources), POD_POLICY.resources);
+});
+
+// prettier-ignore
+const wrongDefaults: [value: unknown, message: RegExp][] = [
+  [[],                                                             /^mountpointPod.resources must be an object/],
+  [{ request: {} },                                                /^mountpointPod.resources.request is not known: use requests and limits/],
+  [{ limits: { "ephemeral-storage": "1Gi" } },                     /limits.ephemeral-storage is not known: use cpu and memory/],
+  [{ requests: { cpu: "many" } },                                  /requests.cpu is "many": use a quantity/],
+  [{ requests: { cpu: "0" } },                                     /requests.cpu is "0": use a quantity above zero/],
+  [{ requests: { cpu: true } },                                    /requests.cpu must be a quantity/],
+  [{ requests: { memory: "2Gi" }, limits: { memory: "1Gi" } },     /requests.memory is 2Gi, above the limit of 1Gi/],
+];
+for (const [value, message] of wrongDefaults) {
+  test(`pod settings: default resources ${JSON.stringify(value)} are refused`, () => {
+    assert.throws(() => parseDefaultResources(value), { kind: "invalid", message });
+  });
+}
+
+// prettier-ignore
+const engineSizes: [attributes: Record<string, string>, options: string[], mib: number][] = [
+  [{ cache: "emptyDir" },                                                                    [],                                9728],
+  [{},                                                                                       ["cache", "max-cache-size=20000"], 20000],
+  [{},                                                                                       ["cache", "max-cache-size=1"],     1],
+  [{ cache: "emptyDir", cacheEmptyDirSizeLimit: "16Mi" },                                    [],                                14],
+  [{ cache: "emptyDir", cacheEmptyDirSizeLimit: "1Mi" },                                     [],                                1],
+  [{ cache: "ephemeral", [CLASS]: "fast", [SIZE]: "100Mi" },                                 [],                                95],
+  [{ cache: "emptyDir", cacheEmptyDirMedium: "Memory" },                                     [],                                486],
+  [{ cache: "emptyDir", cacheEmptyDirMedium: "Memory", [MEMORY_LIMIT]: "512Mi" },            [],                                256],
+  [{ cache: "emptyDir", cacheEmptyDirMedium: "Memory", [MEMORY_LIMIT]: "128Mi" },            [],                                32],
+  [{ cache: "emptyDir", cacheEmptyDirMedium: "Memory", [MEMORY_LIMIT]: "8Gi" },              [],                                486],
+  [{ cache: "emptyDir", [MEMORY_LIMIT]: "128Mi" },                                           [],                                9728],
+];
+for (const [attributes, options, mib] of engineSizes) {
+  test(`pod settings: an engine keeps ${mib} MiB of ${JSON.stringify([attributes, options])}`, () => {
+    const { cache, resources } = parsePodSettings(attributes, options);
+    assert(cache !== undefined);
+    assert.equal(engineCacheMib(cache, resources), mib);
   });
 }
 

@@ -1,22 +1,42 @@
-import { Failure } from "../base/failure.ts";
-import { parseCacheVolume } from "./cache-volume.ts";
-import type { CacheVolume } from "./cache-volume.ts";
-import { hasOption } from "./mount-options.ts";
-import { parseQuantity } from "./quantity.ts";
+import { AttributeFailure } from "./attribute-failure.ts";
+import { CACHE_ATTRIBUTES, parseCacheVolume, sizedCache } from "./cache-volume.ts";
+import type { CacheSizes, SizedCache } from "./cache-volume.ts";
+import { STRICT, hasOption, maxCacheSizeOf } from "./mount-options.ts";
+import type { MountPolicy } from "./mount-options.ts";
+import { allowedEnv, parseMountpointEnv } from "./mountpoint-env.ts";
+import { RESOURCE_ATTRIBUTES, parseResources } from "./pod-resources.ts";
+import type { Resources } from "./pod-resources.ts";
 
 /** What a volume says about the Mountpoint Pods that serve it. */
 export interface PodSettings {
-  readonly cache: CacheVolume | undefined;
-  readonly requests: Readonly<Record<string, string>>;
-  readonly limits: Readonly<Record<string, string>>;
+  readonly cache: SizedCache | undefined;
+  readonly resources: Resources;
   readonly serviceAccountName: string | undefined;
   readonly env: Readonly<Record<string, string>>;
 }
 
-const DEFAULT_REQUESTS = { cpu: "10m", memory: "64Mi" } as const;
-const ENV_PREFIX = "mountpointEnv.";
-/** Others could turn the engine into something else: a loader's path, a debugger's port. */
-const ENV_ALLOWED: ReadonlySet<string> = new Set(["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"]);
+/** The administrator's part of the settings. */
+export interface PodPolicy extends MountPolicy {
+  readonly cacheSizes: CacheSizes;
+  /** Of containers whose volumes name none. */
+  readonly resources: Resources;
+}
+
+/** The chart's defaults. */
+export const POD_POLICY: PodPolicy = {
+  ...STRICT,
+  cacheSizes: { disk: "10Gi", memory: "512Mi" },
+  resources: { requests: { cpu: "10m", memory: "64Mi" }, limits: {} },
+};
+
+const SERVICE_ACCOUNT = "mountpointPodServiceAccountName";
+/** Every volumeAttribute that is read here; those of the environment have names of their own. */
+export const POD_ATTRIBUTES: readonly string[] = [
+  ...RESOURCE_ATTRIBUTES,
+  ...CACHE_ATTRIBUTES,
+  SERVICE_ACCOUNT,
+];
+
 /** Kubernetes' names of objects: DNS subdomains. */
 const OBJECT_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/;
 
@@ -25,70 +45,34 @@ type Attributes = Readonly<Record<string, string>>;
 export function parsePodSettings(
   attributes: Attributes,
   mountOptions: readonly string[],
+  policy: PodPolicy = POD_POLICY,
 ): PodSettings {
-  const asked = parseCacheVolume(attributes);
-  const limits = quantitiesOf(attributes, "Limits");
+  const cache = cacheOf(attributes, mountOptions, policy);
   return {
-    cache: asked ?? (hasOption(mountOptions, "cache") ? { kind: "emptyDir" } : undefined),
-    limits,
-    requests: requestsOf(quantitiesOf(attributes, "Requests"), limits),
-    serviceAccountName: serviceAccountOf(attributes["mountpointPodServiceAccountName"]),
-    env: envOf(attributes),
+    cache,
+    resources: parseResources(attributes, cache, policy.resources),
+    serviceAccountName: serviceAccountOf(attributes[SERVICE_ACCOUNT]),
+    env: allowedEnv(parseMountpointEnv(attributes), policy),
   };
 }
 
-function quantitiesOf(attributes: Attributes, group: "Requests" | "Limits") {
-  const quantities: Record<string, string> = {};
-  for (const resource of ["Cpu", "Memory"]) {
-    const field = `mountpointContainerResources${group}${resource}`;
-    const value = attributes[field];
-    if (value === undefined) continue;
-    parseQuantity(`volumeAttributes.${field}`, value);
-    quantities[resource.toLowerCase()] = value;
-  }
-  return quantities;
-}
-
-/** A limit alone is the request too (Kubernetes' rule): our default might be above it. */
-function requestsOf(given: Record<string, string>, limits: Record<string, string>) {
-  const requests: Record<string, string> = {};
-  for (const [resource, value] of Object.entries(DEFAULT_REQUESTS)) {
-    const asked = given[resource] ?? (limits[resource] === undefined ? value : undefined);
-    if (asked !== undefined) requests[resource] = asked;
-    const limit = limits[resource];
-    if (asked === undefined || limit === undefined) continue;
-    if (parseQuantity("", asked) <= parseQuantity("", limit)) continue;
-    throw new Failure(
-      "invalid",
-      `volumeAttributes: a Mountpoint Pod can not request ${resource} ${asked} with a limit of ` +
-        `${limit}: set mountpointContainerResourcesRequests… to at most the limit`,
-    );
-  }
-  return requests;
+/** Every cache has a size: one without would fill its node, and others would be evicted for it. */
+function cacheOf(
+  attributes: Attributes,
+  mountOptions: readonly string[],
+  { cacheSizes }: PodPolicy,
+): SizedCache | undefined {
+  const asked = parseCacheVolume(attributes);
+  if (asked === undefined && !hasOption(mountOptions, "cache")) return undefined;
+  const maxCacheSizeMib = maxCacheSizeOf(mountOptions);
+  return sizedCache(asked ?? { kind: "emptyDir" }, maxCacheSizeMib, cacheSizes);
 }
 
 function serviceAccountOf(name: string | undefined): string | undefined {
   if (name === undefined || OBJECT_NAME.test(name)) return name;
-  throw new Failure(
-    "invalid",
-    `volumeAttributes.mountpointPodServiceAccountName is ${JSON.stringify(name)}: name a ` +
-      "ServiceAccount in the namespace of the Mountpoint Pods",
+  throw new AttributeFailure(
+    SERVICE_ACCOUNT,
+    `${SERVICE_ACCOUNT} is ${JSON.stringify(name)}: name a ServiceAccount in the namespace of ` +
+      "the Mountpoint Pods",
   );
-}
-
-function envOf(attributes: Attributes): Record<string, string> {
-  const env: Record<string, string> = {};
-  for (const [field, value] of Object.entries(attributes)) {
-    if (!field.startsWith(ENV_PREFIX)) continue;
-    const name = field.slice(ENV_PREFIX.length);
-    if (!ENV_ALLOWED.has(name)) {
-      throw new Failure(
-        "invalid",
-        `volumeAttributes.${field}: environment variable not allowed: use one of ` +
-          Array.from(ENV_ALLOWED).join(", "),
-      );
-    }
-    env[name] = value;
-  }
-  return env;
 }

@@ -63,3 +63,12 @@ test("a Secret that a dynamic volume brings is meant; a static one says whose ke
   assert.equal(parseVolumeContext(dynamic, false).authenticationSource, "driver");
   assert.equal(parseVolumeContext({ bucketName: "data" }, true).authenticationSource, "driver");
 });
+
+test("a volume of the reference driver is mounted with the driver's keys, as it was there", () => {
+  const handle = "csi-s3-0f0e0d0c-0b0a-4908-8706-050403020100";
+  const attributes = { bucketName: handle, dynamicProvisioning: "true" };
+  for (const source of [{}, { authenticationSource: "driver" }]) {
+    const context = parseVolumeContext({ ...attributes, ...source }, true, handle);
+    assert.equal(context.authenticationSource, "driver");
+  }
+});

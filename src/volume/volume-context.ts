@@ -1,6 +1,8 @@
 import { Failure } from "../base/failure.ts";
 import { parseCacheVolume } from "./cache-volume.ts";
 import type { CacheVolume } from "./cache-volume.ts";
+import { isReferenceHandle } from "./volume-handle.ts";
+import { parseMountpointEnv } from "./mountpoint-env.ts";
 
 export const AUTHENTICATION_SOURCES = ["driver", "secret"] as const;
 export type AuthenticationSource = (typeof AUTHENTICATION_SOURCES)[number];
@@ -10,6 +12,8 @@ export interface VolumeContext {
   readonly bucketName: string;
   readonly authenticationSource: AuthenticationSource;
   readonly cache?: CacheVolume;
+  /** The proxies that the volume asks for; absent for none. */
+  readonly env?: Readonly<Record<string, string>>;
   /** The part of the bucket that is the volume, with a `/` at its end; empty: all of it. */
   readonly prefix: string;
   /** Where the bucket is, if not where the driver's settings say. */
@@ -30,18 +34,22 @@ export function parseVolumeContext(
   attributes: Readonly<Record<string, string>>,
   /** There is a Secret to mount with. */
   bringsSecret = false,
+  volumeHandle = "",
 ): VolumeContext {
   for (const name of Object.keys(attributes)) checkSpelling(name);
   const cache = parseCacheVolume(attributes);
+  const env = parseMountpointEnv(attributes);
   const authenticationSource = parseAuthenticationSource(attributes["authenticationSource"]);
-  const isDynamic = attributes["dynamicProvisioning"] === "true";
-  if (isDynamic && bringsSecret && authenticationSource === "driver") throw secretUnheard();
+  // The reference driver mounted such volumes with its own keys, which wrote all that is in them.
+  const isOurs = attributes["dynamicProvisioning"] === "true" && !isReferenceHandle(volumeHandle);
+  if (isOurs && bringsSecret && authenticationSource === "driver") throw secretUnheard();
   return {
     bucketName: parseBucketName(attributes["bucketName"]),
     authenticationSource,
     prefix: parsePrefix(attributes["prefix"]),
     region: parseRegion(attributes["region"]),
     ...(cache && { cache }),
+    ...(Object.keys(env).length > 0 && { env }),
   };
 }
 

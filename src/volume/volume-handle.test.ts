@@ -5,13 +5,19 @@ import { isHandleOf, parseVolumeHandle, volumeHandleOf, volumeUuidOf } from "./v
 import type { VolumePlace } from "./volume-handle.ts";
 
 const UUID = volumeUuidOf("pvc-1");
+const REFERENCE = "0f0e0d0c-0b0a-4908-8706-050403020100";
 const whole: VolumePlace = {
   bucket: `csi-s3-${UUID}`,
   region: undefined,
   prefix: "",
+  onDelete: "keepIfNotEmpty",
+};
+const part: VolumePlace = {
+  ...whole,
+  bucket: "shared",
+  prefix: `team/${UUID}/`,
   onDelete: "retain",
 };
-const part: VolumePlace = { ...whole, bucket: "shared", prefix: `team/${UUID}/` };
 
 // prettier-ignore
 const handles: [name: string, place: VolumePlace, handle: string][] = [
@@ -39,12 +45,22 @@ for (const foreign of [
   `shared/team/x${UUID}/`,
   `shared/team/${UUID}/#delete#delete`,
   `csi-s3-${UUID}/x`,
-  "csi-s3-0f0e0d0c-0b0a-4908-8706-050403020100", // version 4: not one of ours
+  `team-${REFERENCE}`, // the reference driver has one prefix for all its buckets
+  `csi-s3-${REFERENCE}@eu-west-1`,
+  `csi-s3-${REFERENCE}#delete`,
+  `shared/${REFERENCE}/`,
+  `csi-s3-${REFERENCE.replace("-4", "-1")}`,
 ]) {
   test(`${JSON.stringify(foreign)} is not ours: nothing is ever deleted for it`, () => {
     assert.equal(parseVolumeHandle(foreign), undefined);
   });
 }
+
+test("a bucket of the reference driver is a volume, of a UUID that follows from no name", () => {
+  const bucket = `csi-s3-${REFERENCE}`;
+  assert.deepEqual(parseVolumeHandle(bucket), { ...whole, bucket });
+  assert.equal(isHandleOf(bucket, "pvc-1"), false);
+});
 
 const OTHER = volumeUuidOf("pvc-2");
 // prettier-ignore

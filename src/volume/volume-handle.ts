@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 
-/** What happens to the objects of a prefix volume when its PV is deleted. */
-export const ON_DELETE = ["retain", "delete"] as const;
+/** The fate of a volume's objects when its PV is deleted. */
+export const ON_DELETE = ["delete", "keepIfNotEmpty", "retain"] as const;
 export type OnDelete = (typeof ON_DELETE)[number];
 
 /** Where a dynamic volume's objects are. DeleteVolume gets a handle and nothing else. */
@@ -11,7 +11,7 @@ export interface VolumePlace {
   readonly region: string | undefined;
   /** Empty: the volume is the whole bucket, which was made for it. */
   readonly prefix: string;
-  /** Of a prefix volume only. */
+  /** As far as the handle tells: a bucket of its own has the choice in its tags instead. */
   readonly onDelete: OnDelete;
 }
 
@@ -25,6 +25,9 @@ const HANDLE = new RegExp(
   ].join(""),
 );
 const OWN_BUCKET = new RegExp(`^[a-z0-9-]*${UUID.source}$`);
+/** The reference driver's: a random UUID, for each CreateVolume another one. */
+const REFERENCE_BUCKET =
+  /^csi-s3-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const OWN_PREFIX = new RegExp(`(^|/)${UUID.source}/$`);
 /** The namespace of our name-based UUIDs: any constant would do, as long as it stays the same. */
 const NAMESPACE = Buffer.from("b0a36c2c5f6d4c0f9d0e5a3b7c1d2e4f", "hex");
@@ -39,11 +42,23 @@ export function volumeHandleOf({ bucket, region, prefix, onDelete }: VolumePlace
   return `${bucket}${at}/${prefix}${onDelete === "delete" ? "#delete" : ""}`;
 }
 
-/** Undefined for a handle that no CreateVolume of ours has given: nothing is done about those. */
+/** The handle of a volume that the reference driver has made: the name of its bucket, always. */
+export function isReferenceHandle(handle: string): boolean {
+  return REFERENCE_BUCKET.test(handle);
+}
+
+/**
+ * Undefined for a handle that no CreateVolume of ours or of the reference driver has given: nothing
+ * is done about those.
+ */
 export function parseVolumeHandle(handle: string): VolumePlace | undefined {
+  if (isReferenceHandle(handle)) {
+    return { bucket: handle, region: undefined, prefix: "", onDelete: "keepIfNotEmpty" };
+  }
   const { bucket = "", region, prefix = "", emptied } = HANDLE.exec(handle)?.groups ?? {};
   const isOwn = prefix === "" ? OWN_BUCKET.test(bucket) : OWN_PREFIX.test(prefix);
   if (!isOwn || (prefix === "" && emptied !== undefined)) return undefined;
+  if (prefix === "") return { bucket, region, prefix, onDelete: "keepIfNotEmpty" };
   return { bucket, region, prefix, onDelete: emptied === undefined ? "retain" : "delete" };
 }
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { NODES, PODS, PVS } from "../../src/kube/resource.ts";
+import { ATTACHMENTS, optionListOf } from "../../src/volume/attachment.ts";
 import { ANNOTATION, LABEL, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { CuttableLine, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
@@ -98,6 +99,84 @@ test("who is being deleted stays attached until he is gone", TIMEOUT, async () =
   await bench.listed(attachment, (lists) => !listsAll([second])(lists));
   await bench.listed(attachment, listsAll([leaving]));
   await bench.removeWorkload("leaving");
+  await bench.nothingIsLeft();
+});
+
+test("an option with a comma inside is served, and never shared with two", TIMEOUT, async () => {
+  const places = [];
+  const lists = [["prefix=2024,q1/"], ["prefix=2024/", "uid=7"], ["prefix=2024/,uid=7"]];
+  for (const [index, mountOptions] of lists.entries()) {
+    await bench.volume(`pv-comma-${index}`, mountOptions);
+    const uid = await bench.workload(`comma-${index}`, `pv-comma-${index}`);
+    const { attachment } = await bench.served(uid);
+    const { spec } = await chart.admin.get(ATTACHMENTS, { name: attachment }, signal);
+    assert.equal(spec.mountOptions, mountOptions.join(","));
+    assert.deepEqual(optionListOf(spec), mountOptions);
+    places.push(attachment);
+  }
+  // A successor is made from the attachment alone: the PV may have been edited since.
+  const uid = await bench.uidOf("comma-0");
+  const { attachment, pod } = await bench.served(uid);
+  await bench.runMountpointPod(pod);
+  await bench.endMountpointPod(pod, "Failed");
+  await bench.listed(attachment, (pods) => !(pod in pods) && listsAll([uid])(pods));
+  assert.equal(new Set(places).size, 3);
+  for (const index of places.keys()) await bench.removeWorkload(`comma-${index}`);
+  await bench.nothingIsLeft();
+});
+
+test(
+  "a volume's proxies do not reach its Mountpoint Pod, whoever's keys it has",
+  TIMEOUT,
+  async () => {
+    for (const authenticationSource of ["driver", "secret"]) {
+      const name = `proxied-${authenticationSource}`;
+      const proxies = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"].map((variable) => {
+        return [`mountpointEnv.${variable}`, "http://elsewhere.example.com:3128"] as const;
+      });
+      const attributes = { bucketName: "bucket", authenticationSource };
+      await bench.volume(`pv-${name}`, [], { ...attributes, ...Object.fromEntries(proxies) });
+      const { pod } = await bench.served(await bench.workload(name, `pv-${name}`));
+      const { spec } = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: pod }, signal);
+      assert.equal(spec?.containers[0]?.env, undefined);
+      await bench.removeWorkload(name);
+    }
+    await bench.nothingIsLeft();
+  },
+);
+
+test(
+  "a cache that names no size has one, and is admitted with what it takes",
+  TIMEOUT,
+  async () => {
+    const inMemory = { bucketName: "bucket", cache: "emptyDir", cacheEmptyDirMedium: "Memory" };
+    // prettier-ignore
+    const caches: [name: string, options: string[], attributes: Record<string, string>, size: string, requested: object][] = [
+    ["by-option", ["cache"], { bucketName: "bucket" },                    "10Gi",  { "ephemeral-storage": "10Gi", memory: "64Mi" }],
+    ["on-disk",   [],        { bucketName: "bucket", cache: "emptyDir" }, "10Gi",  { "ephemeral-storage": "10Gi", memory: "64Mi" }],
+    ["in-memory", [],        inMemory,                                    "512Mi", { memory: "576Mi" }],
+  ];
+    for (const [name, options, attributes, size, requested] of caches) {
+      await bench.volume(`pv-${name}`, options, attributes);
+      const { pod } = await bench.served(await bench.workload(name, `pv-${name}`));
+      const { spec } = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: pod }, signal);
+      const cache = spec?.volumes?.find((volume) => volume.name === "cache");
+      assert.equal(cache?.emptyDir?.sizeLimit, size, name);
+      const { cpu: _, ...requests } = spec?.containers[0]?.resources?.requests ?? {};
+      assert.deepEqual(requests, requested, name);
+      await bench.removeWorkload(name);
+    }
+    await bench.nothingIsLeft();
+  },
+);
+
+test("a volume edited to look the same gets another attachment", TIMEOUT, async () => {
+  await bench.volume("pv-edited", ["dir-mode=0770", "file-mode=0660"]);
+  const first = await bench.served(await bench.workload("two-options", "pv-edited"));
+  const mountOptions = ["dir-mode=0770,file-mode=0660"];
+  await chart.admin.patch(PVS, { name: "pv-edited" }, { spec: { mountOptions } }, signal);
+  const names = await newcomerElsewhere("one-option", "pv-edited", first.pod);
+  for (const name of ["two-options", ...names]) await bench.removeWorkload(name);
   await bench.nothingIsLeft();
 });
 

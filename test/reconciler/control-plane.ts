@@ -12,6 +12,9 @@ import { startApiServer } from "../../tools/stack/api-server.ts";
 export const RELEASE_NAMESPACE = "kube-system";
 export const CHART = join(import.meta.dirname, "../../deploy/chart");
 
+/** Values without which the chart is refused. */
+const REQUIRED = ["--set", "s3.endpointUrl=https://s3.test"];
+
 /** A real control plane with the chart installed, and clients with the rights of its roles. */
 export interface InstalledChart extends AsyncDisposable {
   readonly admin: KubeClient;
@@ -25,21 +28,26 @@ export interface InstalledChart extends AsyncDisposable {
   readonly restartApiServer: () => Promise<void>;
 }
 
-export async function installChart(): Promise<InstalledChart> {
+export async function installChart(
+  admissionPlugins: readonly string[] = [],
+): Promise<InstalledChart> {
   await using owned = new AsyncDisposableStack();
-  const plane = owned.use(await startApiServer());
+  const plane = owned.use(await startApiServer({ admissionPlugins }));
   const env = { ...process.env, KUBECONFIG: plane.kubeconfig };
   const helmProgram = join(await programs("helm"), "helm");
   const helm = (...args: string[]) => run(helmProgram, args, { env });
   const kubectlProgram = join(await programs("kubernetes"), "kubectl");
-  await helm("install", "s3csi", CHART, "--namespace", RELEASE_NAMESPACE);
+  await helm("install", "s3csi", CHART, "--namespace", RELEASE_NAMESPACE, ...REQUIRED);
   const access = await loadKubeAccess(plane.kubeconfig);
   const admin = owned.use(new KubeClient(access));
   const all = owned.move();
   return {
     admin,
     kubeconfig: plane.kubeconfig,
-    helm: (...args) => helm(...args, "--namespace", RELEASE_NAMESPACE),
+    helm: (...args) => {
+      const values = args[0] === "uninstall" ? [] : REQUIRED;
+      return helm(...args, "--namespace", RELEASE_NAMESPACE, ...values);
+    },
     kubectl: (...args) => run(kubectlProgram, args, { env }),
     restartApiServer: () => plane.restartApiServer(),
     accessOf: (serviceAccount, nodeName) => impersonating(access, serviceAccount, nodeName),

@@ -49,6 +49,7 @@ const WORKLOAD = {
   nodeName: "",
   ended: false,
   terminating: false,
+  started: false,
   fsGroup: "",
   serviceAccountName: "",
   claims: [],
@@ -155,7 +156,15 @@ async function gated(
   return (await chart.admin.create(PODS, pod, signal)).metadata?.uid ?? "";
 }
 
-/** It goes, and with it its Mountpoint Pod, as that one's kubelet would tell. */
+/** The workload's Mountpoint Pod, once it runs as its kubelet would report it. */
+async function run(uid: string): Promise<string> {
+  const { pod } = await bench.served(uid);
+  await scheduled(`${MOUNTPOINTS}/${pod}`);
+  await bench.endMountpointPod(pod, "Running");
+  return pod;
+}
+
+/** The workload goes, and with it its Mountpoint Pod, as the kubelet would report it. */
 async function leave(name: string, mountpointPod: string): Promise<void> {
   await bench.removeWorkload(name);
   await bench.marked(mountpointPod);
@@ -186,6 +195,22 @@ test(
   },
 );
 
+test("a claim that Kubernetes binds late gets headroom all the same", TIMEOUT, async () => {
+  await bench.volume("pv-late", [], { bucketName: "bucket" }, "late-handle", { claimFirst: true });
+  const volumes = [{ name: "s3", persistentVolumeClaim: { claimName: claimNameOf("pv-late") } }];
+  const pod = podOf("late", "10m", { schedulingGates: [{ name: HEADROOM_GATE }], volumes });
+  const uid = (await chart.admin.create(PODS, pod, signal)).metadata?.uid ?? "";
+  const ungated = await until(`${WORKLOADS}/late`, ({ spec }) => {
+    return (spec?.schedulingGates ?? []).length === 0;
+  });
+  assert.equal(ungated.metadata?.labels?.[LABEL.headroomForWorkload], uid);
+  const isHeadroom = (one: Pod) => one.metadata?.labels?.[LABEL.headroomForPod] === uid;
+  assert(pods.values().some(isHeadroom), "headroom is there before the gate is lifted");
+  const mountpointPod = await run(uid);
+  await pods.until((list) => !list.values().some(isHeadroom) || undefined, signal);
+  await leave("late", mountpointPod);
+});
+
 test("a volume that can't be served keeps nobody behind the gate", TIMEOUT, async () => {
   const uid = await gated("wrong", "10m", { mountpointContainerResourcesLimitsMemory: "1GB" });
   await scheduled(`${WORKLOADS}/wrong`);
@@ -212,9 +237,7 @@ test("who waits for headroom that is refused is told why", TIMEOUT, async () => 
   const place = { namespace: MOUNTPOINTS, name: "small" };
   await chart.admin.delete(LIMIT_RANGES, place, {}, signal);
   await scheduled(`${WORKLOADS}/refused`);
-  const { pod } = await bench.served(uid);
-  await bench.endMountpointPod(pod, "Running");
-  await leave("refused", pod);
+  await leave("refused", await run(uid));
 });
 
 test("on a full node the Mountpoint Pod takes the place of its headroom", TIMEOUT, async () => {

@@ -3,7 +3,9 @@ import { test } from "node:test";
 import { loadKubeAccess } from "../../src/kube/kube-access.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { leadWhenElected } from "../../src/kube/leader.ts";
-import { LEASES } from "../../src/kube/resource.ts";
+import { LEASES, PODS } from "../../src/kube/resource.ts";
+import type { KubeObject, Resource } from "../../src/kube/resource.ts";
+import { WatchedList } from "../../src/kube/watched-list.ts";
 import { startApiServer } from "../../tools/stack/api-server.ts";
 import { CuttableLine } from "./control-plane.ts";
 import { log } from "./objects.ts";
@@ -77,3 +79,40 @@ test(
     assert.equal(lease.spec?.leaseTransitions, 2);
   },
 );
+
+const REPLICA_SETS: Resource<KubeObject & { readonly spec: object }> = {
+  prefix: "/apis/apps/v1",
+  plural: "replicasets",
+};
+
+test("the Lease goes with the ReplicaSet of its holder", { timeout: 60_000 }, async () => {
+  await using plane = await startApiServer();
+  const stop = new AbortController();
+  const { signal } = stop;
+  using admin = new KubeClient(await loadKubeAccess(plane.kubeconfig));
+  const follow = { client: admin, log, selection: { namespace: "default" } };
+  const pods = new WatchedList({ ...follow, resource: PODS, project: (pod) => pod });
+  const leases = new WatchedList({ ...follow, resource: LEASES, project: (lease) => lease });
+  const following = [pods.start(signal), leases.start(signal)];
+  const labels = { app: "controller" };
+  const template = { metadata: { labels }, spec: { containers: [{ name: "c", image: "c" }] } };
+  const replicaSet = {
+    metadata: { namespace: "default", name: "controller" },
+    spec: { replicas: 1, selector: { matchLabels: labels }, template },
+  };
+  const { metadata } = await admin.create(REPLICA_SETS, replicaSet, signal);
+  const pod = await pods.until((list) => Array.from(list.values())[0], signal);
+  {
+    await using holder = await candidate(pod.metadata?.name ?? "", plane.kubeconfig, []);
+    await holder.leads;
+  }
+  const lease = await admin.get(LEASES, { namespace: "default", name: "test" }, signal);
+  assert.deepEqual(lease.metadata?.ownerReferences, [
+    { apiVersion: "apps/v1", kind: "ReplicaSet", name: "controller", uid: metadata?.uid },
+  ]);
+  const place = { namespace: "default", name: "controller" };
+  await admin.delete(REPLICA_SETS, place, {}, signal);
+  await leases.until((list) => (list.get("default/test") === undefined ? true : undefined), signal);
+  stop.abort();
+  await Promise.all(following);
+});

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
 import { after, before, test } from "node:test";
 import { untilFound } from "../../src/base/until-found.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -46,8 +47,8 @@ const LEAVING: [how: string, leave: (name: string) => Promise<unknown>][] = [
   ["has failed, as by an eviction", (name) => setPhase(name, "Failed")],
   ["has succeeded",           (name) => setPhase(name, "Succeeded")],
 ];
-const remove = (name: string, gracePeriodSeconds: number) =>
-  chart.admin.delete(PODS, { namespace: WORKLOADS, name }, { gracePeriodSeconds }, signal);
+const remove = (name: string, gracePeriodSeconds: number, namespace = WORKLOADS) =>
+  chart.admin.delete(PODS, { namespace, name }, { gracePeriodSeconds }, signal);
 const setPhase = (name: string, phase: string) =>
   chart.admin.patchStatus(PODS, { namespace: WORKLOADS, name }, { status: { phase } }, signal);
 
@@ -82,6 +83,8 @@ test("the driver's keys are for mounts that are signed with them", TIMEOUT, asyn
     ["signed",   ["allow-other"],                        attributes, true],
     ["unsigned", ["allow-other", "--no-sign-request"],   attributes, false],
     ["bare",     ["no-sign-request"],                    attributes, false],
+    ["comma",    ["prefix=2024,q1/"],                    attributes, true],
+    ["name",     ["prefix=a,no-sign-request"],           attributes, true],
     ["own",      [],                                     secret,     false],
   ];
   for (const [name, mountOptions, volumeAttributes, uses] of mounts) {
@@ -94,4 +97,75 @@ test("the driver's keys are for mounts that are signed with them", TIMEOUT, asyn
     await view.untilAssigned(claimant, signal);
     assert.equal(view.usesDriverKeys(there), uses, name);
   }
+});
+
+// prettier-ignore
+const FINISHING: [how: string, finish: (name: string) => Promise<unknown>][] = [
+  ["has succeeded",       (name) => setPhase(name, "Succeeded")],
+  ["has failed",          (name) => setPhase(name, "Failed")],
+  ["is gone all at once", (name) => remove(name, 0)],
+];
+
+for (const [index, [how, finish]] of FINISHING.entries()) {
+  test(
+    `a workload that ${how} has finished, one that is terminating has not`,
+    TIMEOUT,
+    async () => {
+      await bench.volume(`pv-finishing-${index}`);
+      const name = `finishing-${index}`;
+      const uid = await bench.workload(name, `pv-finishing-${index}`);
+      await untilSeen(uid);
+      const finished = new Set<string>();
+      using _finished = view.onPodFinished((one) => finished.add(one));
+      await remove(name, 30);
+      await view.untilLeaving(uid, signal);
+      assert.deepEqual([finished.has(uid), [...view.finishedPods()].includes(uid)], [false, false]);
+      await finish(name);
+      await untilFound(
+        () => (finished.has(uid) ? true : undefined),
+        (look) => view.onPodFinished(look),
+        signal,
+      );
+    },
+  );
+}
+
+test("why a Mountpoint Pod does not run is followed, scheduled or not", TIMEOUT, async () => {
+  await bench.volume("pv-problem");
+  const { pod: name } = await bench.served(await bench.workload("problem", "pv-problem"));
+  const place = { namespace: MOUNTPOINTS, name };
+  const told = new EventEmitter();
+  let last: string | undefined = "nothing yet";
+  const untilTold = (problem: string | undefined) =>
+    untilFound(
+      () => (last === problem ? true : undefined),
+      (look) => {
+        told.on("told", look);
+        return { [Symbol.dispose]: () => void told.off("told", look) };
+      },
+      signal,
+    );
+  const setStatus = (status: object) => chart.admin.patchStatus(PODS, place, { status }, signal);
+  const stop = new AbortController();
+  const hear = (problem: string | undefined) => {
+    last = problem;
+    told.emit("told");
+  };
+  const following = view.followProblem(name, hear, stop.signal);
+  await untilTold(undefined);
+  const unscheduled = { type: "PodScheduled", status: "False", reason: "Unschedulable" };
+  await setStatus({ conditions: [{ ...unscheduled, message: "0/1 nodes are available" }] });
+  await untilTold("Unschedulable: 0/1 nodes are available");
+  await setStatus({ nominatedNodeName: NODE }); // it has preempted others
+  await untilTold(undefined);
+  await bench.schedule(MOUNTPOINTS, name);
+  const waiting = { reason: "ErrImagePull", message: "no such image" };
+  const container = { name: "mountpoint", image: "x", imageID: "", ready: false, restartCount: 0 };
+  const containerStatuses = [{ ...container, state: { waiting } }];
+  await setStatus({ conditions: [{ type: "PodScheduled", status: "True" }], containerStatuses });
+  await untilTold("ErrImagePull: no such image");
+  await remove(name, 0, MOUNTPOINTS);
+  await untilTold("it is gone");
+  stop.abort();
+  await following;
 });

@@ -6,6 +6,7 @@ import { WatchedList } from "../../src/kube/watched-list.ts";
 import type { MountpointPodSettings } from "../../src/reconciler/mountpoint-pod.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
 import { DRIVER_NAME } from "../../src/volume/names.ts";
+import { POD_POLICY } from "../../src/volume/pod-settings.ts";
 import { createLog } from "../../src/base/pino-log.ts";
 
 export const NODE = "node-1";
@@ -27,6 +28,8 @@ export const POD_SETTINGS: MountpointPodSettings = {
   driverVersion: "0.1.0+test",
   userId: 1000,
   labels: {},
+  annotations: {},
+  policy: POD_POLICY,
   env: {},
   caConfigMap: "",
   engine: "s3csi",
@@ -75,11 +78,20 @@ export class Bench {
     await this.#admin.create(NODES, node, this.#signal);
   }
 
-  /** A static PV and its claim, both under one name. */
+  /**
+   * A static PV and its claim, both under one name. Kubernetes binds at once what it learns of in
+   * this order; a claim that comes first is bound up to 15 s later.
+   */
   async volume(
     name: string,
     mountOptions: string[] = [],
     volumeAttributes: Record<string, string> = { bucketName: "bucket" },
+    volumeHandle = `${name}-handle`,
+    {
+      claimFirst = false,
+      namespace = WORKLOADS,
+      claimName = claimNameOf(name),
+    }: { claimFirst?: boolean; namespace?: string; claimName?: string } = {},
   ): Promise<void> {
     const capacity = { storage: "1Gi" };
     const volume = {
@@ -89,16 +101,16 @@ export class Bench {
         mountOptions,
         accessModes: ["ReadWriteMany"],
         storageClassName: "",
-        claimRef: { namespace: WORKLOADS, name: claimNameOf(name) },
+        claimRef: { namespace, name: claimName },
         csi: {
           driver: DRIVER_NAME,
-          volumeHandle: `${name}-handle`,
+          volumeHandle,
           volumeAttributes,
         },
       },
     };
     const claim = {
-      metadata: { name: claimNameOf(name), namespace: WORKLOADS },
+      metadata: { name: claimName, namespace },
       spec: {
         accessModes: ["ReadWriteMany"],
         storageClassName: "",
@@ -106,8 +118,11 @@ export class Bench {
         resources: { requests: capacity },
       },
     };
-    await this.#admin.create(PVS, volume, this.#signal);
-    await this.#admin.create(PVCS, claim, this.#signal);
+    const create = [
+      () => this.#admin.create(PVS, volume, this.#signal),
+      () => this.#admin.create(PVCS, claim, this.#signal),
+    ];
+    for (const one of claimFirst ? create.toReversed() : create) await one();
   }
 
   /** As the scheduler leaves it; no kubelet is there to run it. */
@@ -123,7 +138,13 @@ export class Bench {
         ...(nodeName !== UNSCHEDULED && { nodeName }),
         ...(fsGroup !== undefined && { securityContext: { fsGroup } }),
         tolerations: [{ operator: "Exists" }],
-        containers: [{ name: "app", image: "app" }],
+        containers: [
+          {
+            name: "app",
+            image: "app",
+            volumeMounts: names.map((_, i) => ({ name: `s3-${i}`, mountPath: `/s3-${i}` })),
+          },
+        ],
         volumes: names.map((volume, i) => ({
           name: `s3-${i}`,
           persistentVolumeClaim: { claimName: claimNameOf(volume) },

@@ -281,6 +281,18 @@ test("what is wrong with a volume is said at the workload", TIMEOUT, async () =>
   await bench.removeWorkload("wrong");
 });
 
+test("two volumes with one handle in one pod are told at the pod", TIMEOUT, async () => {
+  const attributes = { bucketName: "bucket" };
+  for (const name of ["pv-twin-1", "pv-twin-2"]) await bench.volume(name, [], attributes, "twin");
+  const note = await bench.told(
+    await bench.workload("twins", ["pv-twin-1", "pv-twin-2"]),
+    "InvalidVolume",
+  );
+  assert.match(note, /volume pv-twin-[12]: volumeHandle is "twin", as that of volume pv-twin-[12]/);
+  await bench.removeWorkload("twins");
+  await bench.nothingIsLeft();
+});
+
 test("a node without room is told at the workload and in the status", TIMEOUT, async () => {
   await bench.volume("pv-room");
   const uid = await bench.workload("waiting", "pv-room");

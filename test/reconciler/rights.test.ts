@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import { Failure } from "../../src/base/failure.ts";
 import { EventWriter } from "../../src/kube/event-writer.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { CSI_DRIVERS, EVENTS, NODES, PODS, PVS, SECRETS } from "../../src/kube/resource.ts";
+import { CSI_DRIVERS, EVENTS, LEASES, NODES, PODS, PVS, SECRETS } from "../../src/kube/resource.ts";
 import type { KubeEvent, KubeObject, Resource } from "../../src/kube/resource.ts";
 import {
   ATTACHMENTS,
@@ -13,7 +13,7 @@ import {
 } from "../../src/volume/attachment.ts";
 import type { MountpointS3PodAttachment } from "../../src/volume/attachment.ts";
 import { DRIVER_NAME } from "../../src/volume/names.ts";
-import { installChart } from "./control-plane.ts";
+import { RELEASE_NAMESPACE, installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
 import { MOUNTPOINTS, log, untilDenied } from "./objects.ts";
 
@@ -76,6 +76,22 @@ test("a node service writes its part of the status of its own attachments", TIME
   assert.deepEqual(both.status.mountpointPods, facts.status.mountpointPods);
 });
 
+/** Takes the Lease of another holder, as an elected leader does. */
+async function takeLease(controller: KubeClient, name: string): Promise<string | undefined> {
+  const place = { namespace: RELEASE_NAMESPACE, name };
+  const spec = { holderIdentity: "another" };
+  const lease = await chart.admin.create(LEASES, { metadata: place, spec }, signal);
+  const taken = { ...lease, spec: { holderIdentity: "controller" } };
+  const { spec: now } = await controller.update(LEASES, place, taken, signal);
+  return now?.holderIdentity;
+}
+
+test("the controller takes its own Lease, and none of another component", TIMEOUT, async () => {
+  using controller = client(CONTROLLER_ACCOUNT);
+  assert.equal(await takeLease(controller, "s3csi-controller"), "controller");
+  await assert.rejects(takeLease(controller, "kube-scheduler"), DENIED);
+});
+
 test("nobody may touch the pods of others", TIMEOUT, async () => {
   using node = client(NODE_ACCOUNT, "n1");
   await node.list(PODS, { fieldSelector: "spec.nodeName=n1" }, signal); // who is being deleted
@@ -107,7 +123,7 @@ async function eventBy(node: KubeClient, instance: string): Promise<KubeEvent> {
   return found;
 }
 
-test("a node service writes events about pods, in the name of its own node", TIMEOUT, async () => {
+test("a node service writes events about pods and its own Node, in its name", TIMEOUT, async () => {
   using node = client(NODE_ACCOUNT, "n1");
   const stored = await eventBy(node, "n1");
   let count = 0;
@@ -123,7 +139,10 @@ test("a node service writes events about pods, in the name of its own node", TIM
     [foreign, /on n1 may not write an event of s3.csi.scality.com on n2/],
     [{ reportingInstance: "n" }, /on n1 may not write/],
     [{ reportingController: "kubelet" }, /on n1 may not write an event of kubelet on n1/],
-    [{ regarding: { apiVersion: "v1", kind: "Node", ...place } }, /about pods and nothing else/],
+    [
+      { regarding: { apiVersion: "v1", kind: "Node", ...place } },
+      /about pods and its own Node, and/,
+    ],
     [{ regarding: { apiVersion: "apps/v1", kind: "Pod", ...place } }, /about pods/],
     [{ related: { apiVersion: "v1", kind: "Node", ...place } }, /about pods/],
   ];
@@ -134,6 +153,7 @@ test("a node service writes events about pods, in the name of its own node", TIM
       return true;
     });
   }
+  await write(node, { regarding: { apiVersion: "v1", kind: "Node", name: "n1", uid: "n1" } });
   using nowhere = client(NODE_ACCOUNT);
   await assert.rejects(write(nowhere, { reportingInstance: "" }), { message: /reportingInstance/ });
   await assert.rejects(write(nowhere, {}), DENIED);
@@ -226,6 +246,8 @@ test("the official provisioner beside the controller has what it asks for", TIME
     "get nodes",
   ];
   for (const right of asked) await untilMay(true, controller, right);
+  assert.equal(await takeLease(controller, "s3-csi-scality-com"), "controller");
+  await assert.rejects(takeLease(controller, "another-component"), DENIED);
   await upgrade(`${MODE}="builtin"`);
   await untilMay(false, controller, "create events");
   await untilMay(true, controller, "get secrets");

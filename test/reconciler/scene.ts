@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../src/base/log.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeAccess } from "../../src/kube/kube-access.ts";
+import type { HeadroomSettings } from "../../src/reconciler/headroom.ts";
 import { startReconciler } from "../../src/reconciler/run.ts";
 import type { InstalledChart } from "./control-plane.ts";
 import { Bench, POD_SETTINGS, log } from "./objects.ts";
@@ -17,13 +18,15 @@ export async function startScene(
   chart: InstalledChart,
   access: KubeAccess = chart.accessOf("s3-csi-driver-controller-sa"),
   controllerLog: Log = log,
+  headroom?: HeadroomSettings,
 ): Promise<Scene> {
   const stop = new AbortController();
   const { signal } = stop;
   const bench = new Bench(chart.admin, signal);
   await bench.start();
   const client = new KubeClient(access);
-  const settings = { mountpointPods: POD_SETTINGS, republish: true };
+  const pods = { mountpointPods: POD_SETTINGS, ...(headroom && { headroom }) };
+  const settings = { ...pods, republish: true };
   const options = { client, ...settings, instance: "c", log: controllerLog };
   const reconciling = startReconciler(options, signal);
   return {

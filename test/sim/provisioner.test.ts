@@ -71,7 +71,15 @@ class Replica {
       log,
       open: async ({ credentials }) => store.as(credentials.accessKeyId, step),
     });
-    this.#provisioner = new Provisioner({ cluster: cluster.as(step), driver, events: silent, log });
+    const installedMs = 0;
+    const port = cluster.as(step);
+    this.#provisioner = new Provisioner({
+      cluster: port,
+      driver,
+      installedMs,
+      events: silent,
+      log,
+    });
   }
 
   /** The watches bring news, except those that are behind. */
@@ -179,6 +187,7 @@ const CLASSES: readonly Class[] = [
   {},
   { bucketNamePrefix: "other-" },
   { region: "far" },
+  { onDelete: "delete" },
   secretOf("alice"),
   { ...secretOf("bob"), bucketNamePrefix: "other-" },
 ].map((parameters) => ({ ...CLASS, parameters }));

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
 import { Failure } from "../../src/base/failure.ts";
+import { NoSuchBucketFailure } from "../../src/controller/buckets.ts";
 import type { Buckets, Tags } from "../../src/controller/buckets.ts";
 import type { PersistentVolume } from "../../src/kube/resource.ts";
 import type { Cluster } from "../../src/provisioner/cluster.ts";
@@ -32,7 +33,7 @@ export class ModelStore {
     const { buckets } = this;
     const own = (bucket: string) => {
       const found = buckets.get(bucket);
-      if (found === undefined) throw new Failure("absent", "NoSuchBucket");
+      if (found === undefined) throw new NoSuchBucketFailure("no such bucket");
       return found.owner === account ? found : undefined;
     };
     return {
@@ -44,7 +45,7 @@ export class ModelStore {
         }),
       exists: (bucket) => step(() => buckets.has(bucket)),
       owns: (bucket) => step(() => (buckets.get(bucket)?.owner === account ? "yes" : "no")),
-      isEmpty: () => step(() => true),
+      contents: () => step(() => "nothing"),
       tags: (bucket) => step(() => own(bucket)?.tags ?? "forbidden"),
       setTags: (bucket, tags) =>
         step(() => {
@@ -59,7 +60,8 @@ export class ModelStore {
           buckets.delete(bucket);
           return "deleted";
         }),
-      empty: () => step(() => undefined),
+      abortUploads: () => step(() => 0),
+      empty: () => step(() => "empty"),
     };
   }
 }

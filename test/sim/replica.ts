@@ -1,11 +1,12 @@
 import { pino } from "pino";
 import { Failure } from "../../src/base/failure.ts";
-import type { Volume } from "../../src/reconciler/facts.ts";
+import type { Claim } from "../../src/reconciler/facts.ts";
 import { HeadroomKeeper } from "../../src/reconciler/headroom-keeper.ts";
 import { listenersOf } from "../../src/reconciler/listeners.ts";
 import type { Listeners, Told } from "../../src/reconciler/listeners.ts";
 import { LATER } from "../../src/kube/work-queue.ts";
 import type { Outcome } from "../../src/kube/work-queue.ts";
+import { NamespaceLimit } from "../../src/reconciler/namespace-limit.ts";
 import { Reconciler } from "../../src/reconciler/reconciler.ts";
 import { World } from "../../src/reconciler/world.ts";
 import { KINDS } from "./model-api.ts";
@@ -35,7 +36,7 @@ const log = pino({ level: "silent" });
 /** One controller: its own lagging picture, its work in progress, held at every call. */
 export class Replica {
   readonly #api: ModelApi;
-  readonly #volumes: readonly Volume[];
+  readonly #claims: readonly Claim[];
   #world!: World;
   #reconciler!: Reconciler;
   #keeper!: HeadroomKeeper;
@@ -49,19 +50,26 @@ export class Replica {
   #known = new Map<string, Known>();
   #later = new Set<string>();
   #life = 0;
+  #settings = "";
   readonly #headroom: ModelHeadroom;
 
-  constructor(api: ModelApi, headroom: ModelHeadroom, volumes: readonly Volume[]) {
+  constructor(api: ModelApi, headroom: ModelHeadroom, claims: readonly Claim[]) {
     this.#api = api;
     this.#headroom = headroom;
-    this.#volumes = volumes;
+    this.#claims = claims;
     this.restart();
+  }
+
+  /** The driver's settings when this life began. */
+  get settings(): string {
+    return this.#settings;
   }
 
   /** Forgets everything, lists anew. Calls that were on their way never return. */
   restart(): void {
     this.#life += 1;
     const life = this.#life;
+    this.#settings = this.#api.settings;
     this.#calls = [];
     this.#working = new Map();
     this.#dirty = new Set();
@@ -70,8 +78,11 @@ export class Replica {
     this.#later = new Set();
     this.#world = new World(() => undefined);
     const gate = <T>(call: () => T) => this.#hold(call, life);
+    const enqueue = (name: string) => void this.#dirty.add(name);
+    const limit = new NamespaceLimit(this.#world, this.#api.limit, enqueue);
     this.#reconciler = new Reconciler({
       world: this.#world,
+      limit,
       cluster: this.#api.cluster(gate, DRIVER_VERSION),
       driverVersion: DRIVER_VERSION,
       engine: "s3csi",
@@ -86,13 +97,12 @@ export class Replica {
       nowMs: () => this.#api.nowMs,
       enqueue: (uid) => this.#dirty.add(`${HEADROOM}${uid}`),
     });
-    const enqueue = (name: string) => this.#dirty.add(name);
-    this.#listeners = listenersOf(this.#world, this.#reconciler, enqueue, this.#keeper);
-    for (const volume of this.#volumes) {
-      const [namespace = "", name = ""] = volume.claimKey.split("/");
-      const claim = { namespace, name, uid: volume.claimUid, volumeName: volume.name };
-      this.#world.claimChanged(volume.claimKey, claim);
-      this.#world.volumeChanged(volume.name, volume, undefined);
+    this.#listeners = listenersOf(this.#world, this.#reconciler, enqueue, {
+      keeper: this.#keeper,
+      limit,
+    });
+    for (const claim of this.#claims) {
+      this.#world.claimChanged(`${claim.namespace}/${claim.name}`, claim);
     }
     const end = this.#api.changes.length;
     this.#cursor = new Map(KINDS.map((kind) => [kind, end]));
@@ -198,6 +208,7 @@ export class Replica {
       };
       if (fate === "goes well") return answer();
       if (fate === "answer is late") return void this.#calls.push({ end: answer });
+      this.#api.isAnswerLost = true;
       if (fate === "answer is lost") return reject(new Failure("remote", "lost"));
       return this.restart();
     };

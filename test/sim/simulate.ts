@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
 import * as fc from "fast-check";
-import type { Volume, Workload } from "../../src/reconciler/facts.ts";
+import type { Claim, Volume, Workload } from "../../src/reconciler/facts.ts";
+import { checkLimit } from "./limit-check.ts";
 import { KINDS, ModelApi } from "./model-api.ts";
 import type { Kind } from "./model-api.ts";
 import { ModelHeadroom } from "./model-headroom.ts";
 import { Replica } from "./replica.ts";
 import type { Fate } from "./replica.ts";
+import { canRun, runPod, schedule } from "./nodes.ts";
+import { GOOD, SETTINGS } from "./settings.ts";
 
 const NODES = ["node-1", "node-2"];
-const VOLUMES: Volume[] = ["a", "b"].map((name) => ({
+const VOLUMES: Volume[] = ["a", "b", "c"].map((name) => ({
   name: `pv-${name}`,
   uid: `pv-uid-${name}`,
   volumeId: `vol-${name}`,
@@ -17,6 +20,19 @@ const VOLUMES: Volume[] = ["a", "b"].map((name) => ({
   claimKey: `ns/claim-${name}`,
   claimUid: `claim-uid-${name}`,
 }));
+const CLAIMS: Claim[] = ["a", "b", "c"].map((name) => ({
+  namespace: "ns",
+  name: `claim-${name}`,
+  uid: `claim-uid-${name}`,
+  volumeName: `pv-${name}`,
+}));
+const CLAIM_SETS = [
+  ["claim-a", "claim-b"],
+  ["claim-b"],
+  ["claim-b", "claim-c"],
+  ["claim-a", "claim-b", "claim-c"],
+  ["claim-c"],
+];
 const FATES: Fate[] = [
   "goes well",
   "goes well",
@@ -26,6 +42,7 @@ const FATES: Fate[] = [
   "kills us",
 ];
 const ROUNDS_MAX = 40;
+const TURNS_MAX = 1_000;
 
 type Step = readonly [kind: number, a: number, b: number];
 const step: fc.Arbitrary<Step> = fc.tuple(fc.nat(99), fc.nat(99), fc.nat(99));
@@ -33,16 +50,16 @@ const step: fc.Arbitrary<Step> = fc.tuple(fc.nat(99), fc.nat(99), fc.nat(99));
 /** A pod fails, goes, and is made anew under its name, while its end is still to be told. */
 const SAME_NAME: Step[] = [
   [0, 0, 1],
-  [21, 0, 0],
+  [30, 0, 0],
   [55, 0, 0],
   [70, 0, 0],
   [16, 0, 58],
   [16, 0, 76],
   [70, 0, 51],
   [55, 0, 0],
-  [21, 0, 57],
+  [30, 0, 2],
   [70, 0, 0],
-  [21, 0, 5],
+  [30, 0, 5],
   [70, 50, 0],
   [55, 0, 0],
   [70, 0, 0],
@@ -52,27 +69,40 @@ const SAME_NAME: Step[] = [
 export async function simulate(replicas: number, runs: number): Promise<void> {
   const steps = fc.array(step, { maxLength: 300, size: "max" });
   const late = fc.constantFrom(...KINDS, undefined);
+  const limits = fc.constantFrom(1, 2, 3, Infinity, Infinity);
   const seed = process.env["SEED"];
   await fc.assert(
-    fc.asyncProperty(steps, late, (script, lateKind) => live(replicas, script, lateKind)),
+    fc.asyncProperty(steps, late, limits, (script, lateKind, limit) =>
+      live(replicas, script, lateKind, limit),
+    ),
     seed === undefined
-      ? { numRuns: runs, endOnFailure: true, examples: [[SAME_NAME, "workload"]] }
+      ? { numRuns: runs, endOnFailure: true, examples: [[SAME_NAME, "workload", Infinity]] }
       : { numRuns: runs, seed: Number(seed) },
   );
 }
 
 /** One life of a cluster: whatever happens, it ends as it should. */
-async function live(replicas: number, script: readonly Step[], late: Kind | undefined) {
+async function live(
+  replicas: number,
+  script: readonly Step[],
+  late: Kind | undefined,
+  limit: number,
+) {
   const api = new ModelApi();
+  api.limit = limit;
   for (const name of NODES) api.putNode({ name, ready: true, ending: false });
+  for (const volume of VOLUMES) api.putVolume(volume);
   const headroom = new ModelHeadroom(api);
-  const all = Array.from({ length: replicas }, () => new Replica(api, headroom, VOLUMES));
+  const all = Array.from({ length: replicas }, () => new Replica(api, headroom, CLAIMS));
   for (const one of script) await play(one, late, { api, headroom, replicas: all });
   await settle(api, all);
-  checkEnd(api);
+  const isCertain = replicas === 1 && !api.isAnswerLost;
+  checkEnd(api, checkLimit(api, VOLUMES, isCertain));
   checkHeadroom(api, headroom);
   assert.equal(api.harm.droppedLive, 0, "a live workload lost its attachment");
   assert.equal(api.harm.changedMount, 0, "a workload was moved to another mount");
+  assert.equal(api.harm.touchedFirstVersion, 0, "a workload of the first version was served");
+  if (isCertain) assert.equal(api.harm.overLimit, 0, "the limit was exceeded");
   // Two that run behind each other may be wasteful for a moment, never wrong at the end.
   if (replicas === 1) assert.equal(api.harm.markedInUse, 0, "a pod in use was marked");
   if (replicas === 1) assert.equal(api.harm.needlessSuccessor, 0, "a pod too many");
@@ -95,6 +125,9 @@ async function play([kind, a, b]: Step, late: Kind | undefined, { api, headroom,
   else if (kind < 20) replica.restart();
   else if (kind < 21) disturbNode(api, a, b);
   else if (kind < 22) preempt(api, headroom, a);
+  else if (kind < 23) deleteAttachment(api, a, b);
+  else if (kind < 24) api.settings = SETTINGS[b % SETTINGS.length] ?? GOOD;
+  else if (kind < 25) changeRequests(api, a, b);
   else if (kind < 55)
     deliver(replica, KINDS[b % KINDS.length] ?? "pod", b % 9 === 0 ? undefined : late);
   else if (kind < 70) replica.work();
@@ -108,20 +141,23 @@ function deliver(replica: Replica, kind: Kind, late: Kind | undefined): void {
 }
 
 function arrive(api: ModelApi, a: number, b: number): void {
-  const claims = b % 10 === 0 ? ["claim-a", "claim-b"] : b % 10 === 1 ? ["claim-b"] : ["claim-a"];
+  const claims = CLAIM_SETS[b % 10] ?? ["claim-a"];
   const uid = api.nextUid("w");
+  const isOld = b % 13 === 6;
+  if (isOld) api.firstVersion.add(uid);
   api.putWorkload({
     uid,
     namespace: "ns",
     name: uid,
-    nodeName: b % 7 < 2 ? "" : (NODES[a % 10 === 0 ? 1 : 0] ?? ""),
+    nodeName: b % 7 < 2 && !isOld ? "" : (NODES[a % 10 === 0 ? 1 : 0] ?? ""),
     ended: false,
     terminating: false,
+    started: isOld,
     fsGroup: b % 11 === 0 ? "1000" : "",
     serviceAccountName: "default",
     claims,
-    createdMs: api.nowMs,
-    gated: b % 7 === 1,
+    createdMs: api.nowMs - (a % 4) * 1_000, // pods are scheduled in another order than created
+    gated: b % 7 === 1 && !isOld,
     hadGate: false,
   });
 }
@@ -130,25 +166,57 @@ function disturbWorkload(api: ModelApi, a: number, b: number): void {
   const all = Array.from(api.workloads.values());
   const workload = all[a % Math.max(1, all.length)];
   if (workload === undefined) return;
-  if (b % 4 === 0 && workload.nodeName === "") {
-    if (!workload.gated) api.putWorkload({ ...workload, nodeName: NODES[0] ?? "" });
-  } else if (b % 4 === 1) api.putWorkload({ ...workload, terminating: true });
+  if (b % 4 === 0) startOrSchedule(api, workload, b);
+  else if (b % 4 === 1) api.putWorkload({ ...workload, terminating: true });
   else if (b % 4 === 2) api.putWorkload({ ...workload, ended: true });
   else api.removeWorkload(workload.uid);
+}
+
+/** The work of scheduler and kubelet; a reboot takes off mounts of the first version too. */
+function startOrSchedule(api: ModelApi, workload: Workload, b: number): void {
+  if (workload.nodeName === "") {
+    if (!workload.gated) api.putWorkload({ ...workload, nodeName: NODES[0] ?? "" });
+  } else if (!workload.started) start(api, workload);
+  else if (b % 8 === 0) {
+    if (api.firstVersion.delete(workload.uid)) api.restarted.add(workload.uid);
+    api.putWorkload({ ...workload, started: false });
+  }
+}
+
+/** No kubelet starts a pod before all of its volumes are published. */
+function start(api: ModelApi, workload: Workload): void {
+  const places = workload.claims.map((claim) => `${workload.uid} ${claim.replace("claim", "pv")}`);
+  if (!places.every((place) => api.served.has(place))) return;
+  if (!workload.started) api.putWorkload({ ...workload, started: true });
+}
+
+function deleteAttachment(api: ModelApi, a: number, b: number): void {
+  const all = Array.from(api.attachments.values());
+  const attachment = all[a % Math.max(1, all.length)];
+  if (attachment !== undefined && b % 3 === 0) api.deleteAttachmentByHand(attachment);
 }
 
 function disturbPod(api: ModelApi, a: number, b: number): void {
   const all = Array.from(api.pods.values());
   const pod = all[a % Math.max(1, all.length)];
   if (pod === undefined) return;
-  if (b % 8 === 0) api.putPod({ ...pod, scheduled: true });
-  else if (b % 8 === 1) api.putPod({ ...pod, scheduled: true, started: true });
+  const attachment = api.attachments.get(pod.attachment);
+  if (attachment !== undefined && b % 5 === 0) api.report(attachment, pod.name);
+  if (b % 8 === 0) schedule(api, pod);
+  else if (b % 8 === 1) runPod(api, pod);
   else if (b % 8 === 2) api.putPod({ ...pod, finished: true, shutDown: b % 3 === 0 });
   else if (b % 8 === 3) api.putPod({ ...pod, terminating: true });
   else if (b % 8 === 4) api.removePod(pod.name);
+  else if (b % 8 === 5 && !canRun(api, pod)) runPod(api, pod);
   else if (b % 8 === 5) api.putPod({ ...pod, scheduled: true, started: true, backingOff: true });
   else if (b % 8 === 6) api.putPod({ ...pod, backingOff: false });
   else if (pod.needsUnmount) api.putPod({ ...pod, finished: true });
+}
+
+/** An administrator changes what a volume requests, or what there is room for. */
+function changeRequests(api: ModelApi, a: number, b: number): void {
+  if (b % 3 === 0) api.isRoomy = !api.isRoomy;
+  else api.changeVolume(VOLUMES[a % VOLUMES.length]?.name ?? "", b % 3 === 1 ? "small" : "large");
 }
 
 function preempt(api: ModelApi, headroom: ModelHeadroom, a: number): void {
@@ -166,13 +234,20 @@ function disturbNode(api: ModelApi, a: number, b: number): void {
 /** No more faults: time passes, watches catch up, nodes and schedulers do their part. */
 async function settle(api: ModelApi, replicas: readonly Replica[]): Promise<void> {
   let quiet = 0;
+  api.settings = GOOD;
+  api.isRoomy = false;
+  for (const { name, attributes } of VOLUMES.map((one) => api.volumes.get(one.name) ?? one)) {
+    if (attributes["request"] === "large") api.changeVolume(name, "small");
+  }
+  for (const replica of replicas) if (replica.settings !== GOOD) replica.restart(); // an upgrade
   for (let round = 0; quiet < 2; round += 1) {
     assert(round < ROUNDS_MAX, "the reconcilers never come to rest");
     const before = api.changes.length;
     nodesAct(api);
     for (const replica of replicas) replica.sweep();
     let busy = true;
-    while (busy) {
+    for (let turn = 0; busy; turn += 1) {
+      assert(turn < TURNS_MAX, "the reconcilers never come to rest, though no time passes");
       busy = false;
       for (const replica of replicas) {
         for (const kind of KINDS) while (replica.deliver(kind)) busy = true;
@@ -193,18 +268,24 @@ function nodesAct(api: ModelApi): void {
   }
   for (const pod of api.pods.values()) {
     if (pod.terminating) api.removePod(pod.name);
-    else if (!pod.started) api.putPod({ ...pod, scheduled: true, started: true });
+    else if (!pod.started) runPod(api, pod);
     else if (pod.needsUnmount && !pod.finished) api.putPod({ ...pod, finished: true });
   }
+  for (const workload of api.workloads.values()) if (!workload.ended) start(api, workload);
 }
 
-function checkEnd(api: ModelApi): void {
+function checkEnd(api: ModelApi, heldBack: ReadonlySet<string>): void {
   const listedPods = new Set<string>();
   const places = new Map<string, number>();
-  for (const { spec, status } of api.attachments.values()) {
+  for (const { spec, status, reported = [] } of api.attachments.values()) {
     const pods = Object.entries(spec.mountpointS3PodAttachments);
-    assert(pods.length > 0, "an attachment without pods is left");
-    assert.equal(status?.phase, phaseOf(api, Object.keys(spec.mountpointS3PodAttachments)));
+    if (pods.length === 0) checkHeldBack(api, spec.persistentVolumeName, heldBack);
+    // Nothing written is the same as pending.
+    else
+      assert.equal(
+        status?.phase ?? "Pending",
+        phaseOf(api, Object.keys(spec.mountpointS3PodAttachments)),
+      );
     for (const [name, entries] of pods) {
       assert(entries.length > 0, "a pod that was let go is still listed");
       assert(!listedPods.has(name), "a pod is listed twice");
@@ -217,11 +298,24 @@ function checkEnd(api: ModelApi): void {
       }
     }
     checkPods(api, spec.mountpointS3PodAttachments);
+    const stale = reported.filter((name) => !api.pods.has(name));
+    assert(stale.length < Math.max(2, reported.length), "a report on a pod that is gone stays");
   }
   for (const name of api.pods.keys()) assert(listedPods.has(name), `pod ${name} is left over`);
   checkMounts(api);
-  for (const workload of api.workloads.values()) checkServed(workload, places);
+  for (const workload of api.workloads.values()) {
+    if (!heldBack.has(workload.uid)) checkServed(api, workload, places);
+  }
   for (const count of places.values()) assert.equal(count, 1, "a workload is attached twice");
+}
+
+/** An attachment without pods tells that its workloads wait for a place: there are both. */
+function checkHeldBack(api: ModelApi, pvName: string, heldBack: ReadonlySet<string>): void {
+  const claim = pvName.replace("pv", "claim");
+  const waits = api.workloads.values().some((one) => {
+    return heldBack.has(one.uid) && one.claims.includes(claim);
+  });
+  assert(waits, "an attachment without pods is left");
 }
 
 /** All that remains of troubles at the end are pods of workloads that leave. */
@@ -230,7 +324,10 @@ function phaseOf(api: ModelApi, podNames: readonly string[]): string {
     const pod = api.pods.get(name);
     return pod !== undefined && !pod.finished && !pod.needsUnmount && !pod.backingOff;
   });
-  return good ? "Mounted" : "Recovering";
+  if (!good) return "Recovering";
+  const starting = podNames.map((name) => api.pods.get(name)).find((pod) => pod?.started === false);
+  if (starting === undefined) return "Mounted";
+  return starting.name === starting.mountId ? "Pending" : "Recovering";
 }
 
 /** Two that serve one mount would corrupt it. */
@@ -254,11 +351,17 @@ function checkPods(api: ModelApi, listed: Record<string, readonly { workloadPodU
     assert(pod !== undefined, "a live workload's Mountpoint Pod does not exist");
     const ends = pod.finished || pod.terminating || pod.needsUnmount || pod.backingOff;
     assert(!ends, "a live workload's pod ends");
+    const hindrance = `${pod.cannotStart}${pod.unschedulable}`;
+    assert.equal(hindrance, "", "a live workload's pod never got the corrected settings");
+    assert(pod.started, "a live workload's pod never started");
   }
 }
 
-function checkServed(workload: Workload, places: ReadonlyMap<string, number>): void {
+function checkServed(api: ModelApi, workload: Workload, places: ReadonlyMap<string, number>): void {
   if (workload.nodeName === "" || workload.ended || workload.terminating) return;
+  if (api.firstVersion.has(workload.uid)) return;
+  // Where the Mountpoint Pod and all who remember went too, nothing tells that it was served.
+  if (workload.started && api.deletedByHand.has(workload.uid)) return;
   for (const claim of workload.claims) {
     const place = `${workload.uid} ${claim.replace("claim", "pv")}`;
     assert.equal(places.get(place), 1, "a live workload has no attachment");

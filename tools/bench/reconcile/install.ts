@@ -15,12 +15,14 @@ const TEMPLATES = [
 ];
 const ACCOUNT = "s3-csi-driver-controller-sa";
 const TOKEN_LIFE = "2h";
+/** Required by the chart; no volume is mounted here. */
+const VALUES = ["--set", "s3.endpointUrl=https://s3.test"];
 
 /** Gives a directory as the controller's pod would have it: its token, and whom to trust. */
 export async function install(adminKubeconfig: string): Promise<string> {
   const helm = join(await programs("helm"), "helm");
   const only = TEMPLATES.flatMap((name) => ["-s", `templates/${name}.yaml`]);
-  const objects = await run(helm, ["template", "bench", CHART, ...only]);
+  const objects = await run(helm, ["template", "bench", CHART, ...VALUES, ...only]);
   await kubectl(adminKubeconfig, ["apply", "-f", "-"], objects);
   const ask = ["create", "token", ACCOUNT, `--duration=${TOKEN_LIFE}`];
   const token = (await kubectl(adminKubeconfig, ask)).trim();
