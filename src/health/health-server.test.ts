@@ -29,6 +29,16 @@ test("200 while there is no problem, else 503 with a line for each", async () =>
   assert.deepEqual(await ask(port, "/healthz", "HEAD"), [200, ""]);
 });
 
+test("/readyz?verbose adds notes, which are no problems", async () => {
+  const checks = { alive: fine, ready: fine, notes: () => ["an old kernel", "an old cgroup"] };
+  await using server = await serveHealth(0, checks, log);
+  const { port } = server;
+  assert.deepEqual(await ask(port, "/readyz"), [200, "ok\n"]);
+  const told = "ok\nnote: an old kernel\nnote: an old cgroup\n";
+  assert.deepEqual(await ask(port, "/readyz?verbose"), [200, told]);
+  assert.deepEqual(await ask(port, "/healthz?verbose"), [200, "ok\n"]);
+});
+
 test("a check that throws is a problem, not the end of the process", async () => {
   await using server = await serveHealth(0, { alive: buggy, ready: fine }, log);
   const [status, text] = await ask(server.port, "/healthz");

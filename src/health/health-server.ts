@@ -10,6 +10,8 @@ export interface HealthChecks {
   alive(signal: AbortSignal): Promise<readonly string[]>;
   /** What we wait for, or what others have to mend. */
   ready(signal: AbortSignal): Promise<readonly string[]>;
+  /** Remarks that are no problems, for `/readyz?verbose`. */
+  notes?(): readonly string[];
 }
 
 export interface HealthServer extends AsyncDisposable {
@@ -21,7 +23,7 @@ const CHECK_WITHIN_MS = 2_000;
 const CONNECTIONS_MAX = 64;
 const REQUEST_WITHIN_MS = 5_000;
 
-/** `/healthz` and `/readyz`: 200 `ok`, or 503 with a line per problem. */
+/** `/healthz` and `/readyz`: 200 `ok`, or 503 with a line per problem; `?verbose` adds notes. */
 export async function serveHealth(
   port: number,
   checks: HealthChecks,
@@ -32,14 +34,16 @@ export async function serveHealth(
     ["/readyz", new Page("readyz", (signal) => checks.ready(signal), log)],
   ]);
   const server = createServer({ requestTimeout: REQUEST_WITHIN_MS }, (request, response) => {
-    const [path = ""] = (request.url ?? "").split("?");
+    const [path = "", query] = (request.url ?? "").split("?");
+    const notes = path === "/readyz" && query === "verbose" ? (checks.notes?.() ?? []) : [];
+    const tail = notes.map((note) => `note: ${note}\n`).join("");
     const page = pages.get(path);
     const reads = request.method === "GET" || request.method === "HEAD";
     response.setHeader("Content-Type", "text/plain; charset=utf-8");
     response.setHeader("Connection", "close");
     if (page === undefined) response.writeHead(404).end();
     else if (!reads) response.writeHead(405).end();
-    else void page.answer().then(({ status, text }) => response.writeHead(status).end(text));
+    else void page.answer().then(({ status, text }) => response.writeHead(status).end(text + tail));
   });
   server.maxConnections = CONNECTIONS_MAX;
   server.listen(port);

@@ -1,14 +1,18 @@
+import type { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { isFinished } from "../kube/pod-phase.ts";
 import { PODS } from "../kube/resource.ts";
 import type { Pod } from "../kube/resource.ts";
 import { WatchedList } from "../kube/watched-list.ts";
-import { ATTACHMENTS, mountpointPodOf } from "../volume/attachment.ts";
+import { ATTACHMENTS, LIMIT_REASON, mountpointPodOf, optionListOf } from "../volume/attachment.ts";
 import type { AttachmentSpec, MountpointS3PodAttachment } from "../volume/attachment.ts";
 import { hasOption } from "../volume/mount-options.ts";
-import { ANNOTATION } from "../volume/names.ts";
+import { ANNOTATION, DRIVER_NAME } from "../volume/names.ts";
 import { problemOf } from "./pod-problem.ts";
+
+const CRD_NAME = `${ATTACHMENTS.plural}.${DRIVER_NAME}`;
+const REPAIR = "run `helm upgrade s3csi deploy/chart --namespace kube-system --reuse-values`";
 
 /** A Mountpoint Pod of this node, by what the API server says: the pod itself is never asked. */
 export interface MountpointPod {
@@ -53,6 +57,8 @@ export interface NodePod {
   readonly uid: string;
   /** It is being deleted, or has ended. */
   readonly leaving: boolean;
+  /** Its containers have ended for good: the kubelet unmounts its volumes. */
+  readonly finished: boolean;
   readonly mountpoint: MountpointPod | undefined;
 }
 
@@ -91,6 +97,49 @@ export class ClusterView {
     return Promise.all([this.#attachments.synced, this.#pods.synced]);
   }
 
+  /**
+   * Resolves also where the API server does not know attachments: without the CRD there are none,
+   * and volumes that are mounted still have to be unmounted.
+   */
+  get answered(): Promise<unknown> {
+    return Promise.all([this.#attachments.answered, this.#pods.synced]);
+  }
+
+  /** The reason why attachments are not known, and the remedy. */
+  attachmentsProblem(): string | undefined {
+    const { fault } = this.#attachments;
+    return fault === undefined ? undefined : attachmentsProblemOf(fault);
+  }
+
+  /** Whether a Mountpoint Pod of this driver is assigned, as far as the watches have told. */
+  isAssigned(claimant: Claimant): boolean {
+    const assignment = this.#assignmentOf(claimant);
+    return assignment !== undefined && !this.#isForeign(assignment.pod);
+  }
+
+  /** A pod that the reference driver has made, or another. */
+  #isForeign(podName: string): boolean {
+    const home = this.#options.namespace;
+    return this.#pods.values().some(({ namespace, name, mountpoint }) => {
+      return namespace === home && name === podName && mountpoint === undefined;
+    });
+  }
+
+  /** The controller's words on why a workload's volume gets no Mountpoint Pod for now. */
+  heldBackWhy({ volumeId, pvName }: Claimant): string | undefined {
+    for (const { spec, status } of this.#attachments.values()) {
+      if (spec.volumeID !== volumeId || spec.persistentVolumeName !== pvName) continue;
+      const found = status?.conditions?.find(({ reason }) => reason === LIMIT_REASON);
+      if (found !== undefined) return found.message;
+    }
+    return undefined;
+  }
+
+  /** Each change of an attachment of this node. */
+  onAttachmentChange(listener: () => void): Disposable {
+    return this.#attachments.onChange(listener);
+  }
+
   /** The assignment of a workload's volume, when the controller has made it. */
   untilAssigned(claimant: Claimant, signal: AbortSignal): Promise<Assignment> {
     return this.#attachments.until(() => this.#assignmentOf(claimant), signal);
@@ -110,11 +159,31 @@ export class ClusterView {
     return this.#pods.until(() => this.pods().find(isIt), signal);
   }
 
-  /** Why a Mountpoint Pod does not run, in the words of scheduler and kubelet. */
-  async problemOf(podName: string, signal: AbortSignal): Promise<string | undefined> {
-    const { client, namespace } = this.#options;
-    const pod = await client.find(PODS, { namespace, name: podName }, signal);
-    return pod === undefined ? "it is gone" : problemOf(pod);
+  /**
+   * Tells why a Mountpoint Pod does not run, in the words of scheduler and kubelet, and each time
+   * that changes. A pod that is not scheduled yet is no pod of this node, so its name selects it.
+   */
+  async followProblem(
+    podName: string,
+    told: (problem: string | undefined) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { client, namespace, log } = this.#options;
+    const list = new WatchedList({
+      client,
+      log,
+      resource: PODS,
+      selection: { namespace, fieldSelector: `metadata.name=${podName}` },
+      project: (pod: Pod) => pod,
+      isTemporary: true,
+    });
+    const look = () => {
+      const [pod] = list.values();
+      told(pod === undefined ? "it is gone" : problemOf(pod));
+    };
+    list.onChange(look);
+    void list.synced.then(look);
+    await list.start(signal);
   }
 
   pods(): MountpointPod[] {
@@ -126,7 +195,7 @@ export class ClusterView {
   usesDriverKeys({ attachment }: MountpointPod): boolean {
     const spec = this.#attachments.get(attachment)?.spec;
     if (spec?.authenticationSource !== "driver") return false;
-    return !hasOption(spec.mountOptions.split(","), "no-sign-request");
+    return !hasOption(optionListOf(spec), "no-sign-request");
   }
 
   /** A pod of this node, if the API server has told of it: the kubelet may know it before us. */
@@ -143,6 +212,20 @@ export class ClusterView {
       wasHere ||= pod !== undefined;
       return isLeaving ? true : undefined;
     }, signal);
+  }
+
+  /** Pods of this node whose containers have ended for good, by UID. */
+  finishedPods(): Iterable<string> {
+    const finished = this.#pods.values().filter((pod) => pod.finished);
+    return finished.map(({ uid }) => uid);
+  }
+
+  /** Each pod of this node that finishes, or is deleted without having been seen to. */
+  onPodFinished(listener: (podUid: string) => void): Disposable {
+    return this.#pods.onChange((_key, now, before) => {
+      if (before !== undefined && before.uid !== now?.uid) listener(before.uid);
+      if (now?.finished === true) listener(now.uid);
+    });
   }
 
   /** Each change of a pod of this node. */
@@ -167,6 +250,14 @@ export class ClusterView {
   }
 }
 
+/** The first words are quoted by guides of the reference driver. */
+function attachmentsProblemOf({ kind, message }: Failure): string {
+  const words = `Failed to list MountpointS3PodAttachments: ${message}`;
+  if (kind === "absent") return `${words}; the CRD ${CRD_NAME} is missing: ${REPAIR}`;
+  if (kind === "denied") return `${words}; the node service lacks rights: ${REPAIR}`;
+  return words;
+}
+
 /** The one that is to serve a mount comes first: it has replaced the others. */
 export function byGenerationDown(one: MountpointPod, other: MountpointPod): number {
   return other.generation - one.generation;
@@ -180,11 +271,12 @@ export function isOver({ phase }: MountpointPod): boolean {
 function projectPod(pod: Pod, namespace: string): NodePod | undefined {
   const { metadata } = pod;
   if (metadata?.uid === undefined) return undefined;
-  const leaving = metadata.deletionTimestamp !== undefined || isFinished(pod.status?.phase);
+  const finished = isFinished(pod.status?.phase);
+  const leaving = finished || metadata.deletionTimestamp !== undefined;
   // Anybody may write our annotations in a namespace of their own: there they mean nothing.
   const mountpoint = metadata.namespace === namespace ? mountpointOf(pod) : undefined;
   const { uid, name = "", namespace: home = "" } = metadata;
-  return { namespace: home, name, uid, leaving, mountpoint };
+  return { namespace: home, name, uid, leaving, finished, mountpoint };
 }
 
 function mountpointOf({ metadata, status }: Pod): MountpointPod | undefined {

@@ -23,7 +23,7 @@ export class DeadMounts {
   /** Nobody holds it. One that no pod uses is made anew, or taken down, without a word. */
   found(source: Source, pod: MountpointPod): void {
     if (this.#told.has(source.device) || !isBound(source, this.#kubeletPath)) return;
-    const cause = "its engine ended while the node service was away";
+    const cause = "its engine ended while the node service was not connected to it";
     const { mountId } = pod;
     this.heard({ what: "given up", mountId, source, pod, cause, pauseMs: 0, recoveries: 0 });
   }

@@ -24,7 +24,7 @@ const good: [name: string, source: AuthenticationSource, secrets: Values, env: V
   ["the newline of a file",     "secret", { access_key_id: "volume-id\n", secret_access_key: " volume-key\n" }, {}, { accessKeyId: "volume-id", secretAccessKey: "volume-key" }],
 ];
 for (const [name, source, secrets, env, want] of good) {
-  test(`keys: ${name}`, () => assert.deepEqual(credentialsFor(source, secrets, env), want));
+  test(`keys: ${name}`, () => assert.deepEqual(credentialsFor(source, secrets, { env }), want));
 }
 
 // prettier-ignore
@@ -50,7 +50,7 @@ const missing: [name: string, source: AuthenticationSource, secrets: Values, env
 for (const [name, source, secrets, env, kind, says] of missing) {
   test(`${name} is a failure, never another's keys`, () => {
     assert.throws(
-      () => credentialsFor(source, secrets, env),
+      () => credentialsFor(source, secrets, { env }),
       (error) => {
         assert(error instanceof Failure);
         assert.equal(error.kind, kind);

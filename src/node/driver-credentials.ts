@@ -1,14 +1,21 @@
 import { Failure } from "../base/failure.ts";
 import type { Environment } from "../base/flags.ts";
 import type { Credentials } from "../handover/messages.ts";
+import { readDriverSecret } from "../volume/driver-secret.ts";
+import type { SecretKey } from "../volume/driver-secret.ts";
 import type { AuthenticationSource } from "../volume/volume-context.ts";
 
 type Secrets = Readonly<Record<string, string>>;
 
-/** A key under its name in a Secret and in the environment, and what it may look like. */
+/** Where the driver's own credentials are: the mounted Secret, else environment variables. */
+export interface DriverKeySource {
+  readonly credentialsDir?: string | undefined;
+  readonly env: Environment;
+}
+
+/** A key under its name in a Secret, and what it may look like. */
 interface Part {
-  readonly name: string;
-  readonly variable: string;
+  readonly name: SecretKey;
   readonly form: RegExp;
   readonly rule: string;
 }
@@ -19,19 +26,16 @@ interface Part {
  */
 const ID: Part = {
   name: "access_key_id",
-  variable: "AWS_ACCESS_KEY_ID",
   form: /^[!-+\--.0-~]{1,128}$/,
   rule: "1 to 128 printable ASCII characters, no blank, comma or slash",
 };
 const KEY: Part = {
   name: "secret_access_key",
-  variable: "AWS_SECRET_ACCESS_KEY",
   form: /^[!-~]{1,128}$/,
   rule: "1 to 128 printable ASCII characters, no blank",
 };
 const TOKEN: Part = {
   name: "session_token",
-  variable: "AWS_SESSION_TOKEN",
   form: /^[!-~]{1,8192}$/,
   rule: "at most 8192 printable ASCII characters, no blank",
 };
@@ -41,9 +45,9 @@ const PARTS = [ID, KEY, TOKEN] as const;
 export function credentialsFor(
   source: AuthenticationSource,
   secrets: Secrets,
-  env: Environment,
+  driver: DriverKeySource,
 ): Credentials {
-  return source === "secret" ? fromSecret(secrets) : fromEnvironment(env);
+  return source === "secret" ? fromSecret(secrets) : ofDriver(driver);
 }
 
 /** What of the volume's Secret is not used, for the log and the event. */
@@ -53,7 +57,7 @@ export function secretWarnings(source: AuthenticationSource, secrets: Secrets): 
     if (names.length === 0) return [];
     return ["nodePublishSecretRef is not used: the volume has authenticationSource: driver"];
   }
-  const known = PARTS.map(({ name }) => name);
+  const known: string[] = PARTS.map(({ name }) => name);
   const unknown = names.filter((name) => !known.includes(name)).map((name) => JSON.stringify(name));
   const used = `used are ${known.join(", ")}`;
   return unknown.map((name) => `unexpected key ${name} in Kubernetes Secret is ignored: ${used}`);
@@ -69,8 +73,9 @@ function fromSecret(secrets: Secrets): Credentials {
   );
 }
 
-function fromEnvironment(env: Environment): Credentials {
-  const { credentials, problems } = read(({ variable }) => [variable, env[variable]]);
+function ofDriver({ credentialsDir, env }: DriverKeySource): Credentials {
+  const { values, nameOf } = readDriverSecret(credentialsDir, env);
+  const { credentials, problems } = read(({ name }) => [nameOf(name), values[name]]);
   if (problems.length === 0) return credentials;
   throw new Failure(
     "refused",

@@ -50,8 +50,8 @@ export interface KeptMount {
 }
 
 /**
- * Sends the word before it returns. A mounter that does not do it is cut off from the kernel, so
- * that nobody waits for it any more.
+ * Sends the word before it returns. Then the connection is ended, whether or not the mounter did
+ * what it was told, so that no program waits for it any more.
  */
 export async function finishBy(
   link: MounterLink,
@@ -60,8 +60,7 @@ export async function finishBy(
 ): Promise<void> {
   try {
     await link.finish(signal);
-  } catch (error) {
+  } finally {
     connection?.abort();
-    throw error;
   }
 }

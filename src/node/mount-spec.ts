@@ -1,15 +1,14 @@
 import { Failure } from "../base/failure.ts";
-import type { Environment } from "../base/flags.ts";
 import type { Credentials, MountSpec } from "../handover/messages.ts";
 import { refuseOptionsOfOurs } from "../volume/engine.ts";
 import type { Engine } from "../volume/engine.ts";
 import type { MountPlan } from "../volume/mount-options.ts";
 import { credentialsFor } from "./driver-credentials.ts";
+import type { DriverKeySource } from "./driver-credentials.ts";
 import type { PublishRequest } from "./publish-request.ts";
 
-export interface DriverSettings {
-  /** Holds the driver's credentials, endpoint and region. */
-  readonly env: Environment;
+/** The environment holds the endpoint and the region, too. */
+export interface DriverSettings extends DriverKeySource {
   readonly userAgent: string;
 }
 
@@ -17,10 +16,11 @@ export interface DriverSettings {
 export function mountSpecFor(
   request: PublishRequest,
   plan: MountPlan,
-  { env, userAgent }: DriverSettings,
+  settings: DriverSettings,
   engine: Engine = "s3csi",
 ): MountSpec {
   const { context } = request;
+  const { env, userAgent } = settings;
   if (engine === "mount-s3") refuseOptionsOfOurs(plan.args);
   const args = [...plan.args, `--user-agent-prefix=${userAgent}`];
   const setUnlessChosen = (option: string, value: string | undefined) => {
@@ -28,10 +28,13 @@ export function mountSpecFor(
     if (!chosen && value) args.push(`${option}=${value}`);
   };
   setUnlessChosen("--endpoint-url", env["AWS_ENDPOINT_URL"]);
-  setUnlessChosen("--region", context.region ?? env["AWS_REGION"]);
+  // Our engine takes the driver's region for a guess, and the one that S3 names for the truth.
+  const guesses = engine === "s3csi" && env["AWS_REGION"] ? { AWS_REGION: env["AWS_REGION"] } : {};
+  const fixed = engine === "s3csi" ? undefined : env["AWS_REGION"];
+  setUnlessChosen("--region", context.region ?? fixed);
   if (context.prefix !== "") args.push(prefixArg(context.prefix, plan));
-  const credentials = keysFor(request, plan, env);
-  const spec = { bucket: context.bucketName, args, env: plan.env, credentials };
+  const credentials = keysFor(request, plan, settings);
+  const spec = { bucket: context.bucketName, args, env: { ...guesses, ...plan.env }, credentials };
   return engine === "mount-s3" ? { ...spec, engine } : spec;
 }
 
@@ -39,10 +42,10 @@ export function mountSpecFor(
 export function keysFor(
   { context, secrets }: PublishRequest,
   plan: MountPlan,
-  env: Environment,
+  driver: DriverKeySource,
 ): Credentials | null {
   if (plan.args.includes("--no-sign-request")) return null;
-  return credentialsFor(context.authenticationSource, secrets, env);
+  return credentialsFor(context.authenticationSource, secrets, driver);
 }
 
 /** The volume's border. An option must not move it: beside it are the volumes of others. */

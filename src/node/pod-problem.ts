@@ -1,17 +1,22 @@
 import type { Pod } from "../kube/resource.ts";
 
+/** Every container waits for these. */
+const STARTING: ReadonlySet<string> = new Set(["ContainerCreating", "PodInitializing"]);
+
 /** Why a pod does not run yet, as its status has it; undefined when nothing is known. */
 export function problemOf({ status }: Pod): string | undefined {
   const conditions = status?.conditions ?? [];
   const unscheduled = conditions.find(
     ({ type, status: holds }) => type === "PodScheduled" && holds === "False",
   );
-  if (unscheduled !== undefined) {
+  // A pod that has preempted others gets their place: nothing is wrong.
+  const isNominated = (status?.nominatedNodeName ?? "") !== "";
+  if (unscheduled !== undefined && !isNominated) {
     return sentenceOf(unscheduled.reason ?? "Unschedulable", unscheduled.message);
   }
   for (const { state, lastState } of status?.containerStatuses ?? []) {
     const { waiting } = state ?? {};
-    if (waiting?.reason !== undefined && waiting.reason !== "ContainerCreating") {
+    if (waiting?.reason !== undefined && !STARTING.has(waiting.reason)) {
       const ended = lastState?.terminated?.reason;
       const before = ended === undefined ? "" : ` (it ended before: ${ended})`;
       return `${sentenceOf(waiting.reason, waiting.message)}${before}`;

@@ -75,7 +75,7 @@ export function parsePublishRequest(
     readOnly: request.readonly || isReadOnlyVolume,
     isReadOnlyVolume,
     isSingle: mode === Mode.SINGLE_NODE_SINGLE_WRITER,
-    context: parseVolumeContext(request.volumeContext, bringsSecret),
+    context: parseVolumeContext(request.volumeContext, bringsSecret, volumeId),
     secrets: request.secrets,
   };
 }

@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, rmdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { Log } from "../base/log.ts";
+import { removeStages } from "../sys/bind-mount.ts";
 import { FuseConnection } from "../sys/fuse-connection.ts";
 import { FUSE_FILESYSTEM_TYPE, unmount } from "../sys/fuse-mount.ts";
 import { SystemError } from "../sys/libc.ts";
@@ -11,14 +12,23 @@ import type { Source } from "./kept-mount.ts";
 export class SourceDirectories {
   readonly #path: string;
 
-  constructor(path: string) {
+  constructor(path: string, log: Log) {
     this.#path = path;
     mkdirSync(path, { recursive: true });
+    try {
+      removeStages(path);
+    } catch (error) {
+      log.warn({ err: error }, "failed to remove what an interrupted read-only bind has left");
+    }
   }
 
-  /** Mounted or not: an earlier life of this process may have left but the directory. */
+  /**
+   * Mounted or not: an earlier life of this process may have left but the directory. A read-only
+   * bind on an old kernel has a directory of its own here, whose name begins with a dot.
+   */
   ids(): string[] {
-    return readdirSync(this.#path); // names alone: what is mounted is not touched
+    const names = readdirSync(this.#path); // names alone: what is mounted is not touched
+    return names.filter((name) => !name.startsWith("."));
   }
 
   dirOf(mountId: string): string {

@@ -1,6 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { Failure } from "../base/failure.ts";
 import { KeyedQueue } from "../base/keyed-queue.ts";
+import { NextRun } from "../base/next-run.ts";
 import type { Credentials, MountSpec } from "../handover/messages.ts";
 import type { MounterLink } from "../handover/mounter-link.ts";
 import { mountFuse, openFuseDevice, unmount } from "../sys/fuse-mount.ts";
@@ -56,6 +57,9 @@ export class SourceMounts implements Disposable {
   readonly #dead: DeadMounts;
   readonly #directories: SourceDirectories;
   readonly #around: Surroundings;
+  readonly #following: Disposable;
+  /** A list of pods reports each of them: all that come during a run share the next one. */
+  readonly #adoption = new NextRun(() => this.#adoptUnheld());
 
   constructor(options: SourceMountsOptions) {
     this.#options = options;
@@ -64,7 +68,13 @@ export class SourceMounts implements Disposable {
     this.#around = surroundingsOf({ ...options, onNews }, (mount) => {
       if (this.#held.get(mount.mountId) === mount) this.#held.delete(mount.mountId);
     });
-    this.#directories = new SourceDirectories(options.mountsDir);
+    this.#directories = new SourceDirectories(options.mountsDir, options.log);
+    // The end of a mounter whose connection broke off before shows in its pod's status alone.
+    this.#following = options.view.onMountpointPodChange(() => {
+      this.adoptAll().catch((error: unknown) => {
+        options.log.warn({ err: error }, "failed to adopt mounts");
+      });
+    });
   }
 
   /** The mounts that exist, by id, and those of which but the directory is left. */
@@ -103,6 +113,15 @@ export class SourceMounts implements Disposable {
     await this.#heldAt(device)?.rekey(credentials);
   }
 
+  /** Hands the driver's present credentials to every mount that is signed with them. */
+  async refreshDriverKeys(): Promise<void> {
+    await Promise.all(
+      Array.from(this.#held.values(), (held) =>
+        this.#give(held, () => this.#options.driverKeys?.(held.pod)),
+      ),
+    );
+  }
+
   /** The source of a Mountpoint Pod, mounted on the first call; later callers join or find it. */
   async ensure(
     pod: MountpointPod,
@@ -114,7 +133,9 @@ export class SourceMounts implements Disposable {
     return this.#queue.run(pod.mountId, async () => {
       const present = this.#held.get(pod.mountId) ?? (await this.#adoptOrClear(pod));
       if (present !== undefined) {
-        void this.#give(present, () => spec.credentials); // they may be newer than those it has
+        // Credentials of this publish may be newer than those of the mount; the driver's may have
+        // been rotated while it waited in the queue.
+        void this.#give(present, () => this.#options.driverKeys?.(pod) ?? spec.credentials);
         return present.source;
       }
       const limit = AbortSignal.timeout(this.#options.mountWithinMs ?? MOUNT_WITHIN_MS);
@@ -129,13 +150,19 @@ export class SourceMounts implements Disposable {
   }
 
   /**
-   * After a restart of this process: what its earlier life has mounted is held again, by copies
-   * that the mounters still have. A mounter that does not answer delays nobody. Who uses a mount
-   * whose engine has ended meanwhile is told.
+   * Mounts that are not held, since this process restarted or lost the connection to a mounter, are
+   * held again, by copies that the mounters still have. A mounter that does not answer delays
+   * nobody. The workloads of a mount whose engine has ended meanwhile are told.
    */
-  async adoptAll(): Promise<void> {
-    const mounted = new Set(this.ids());
-    const pods = this.#options.view.pods().filter((pod) => mounted.has(pod.mountId));
+  adoptAll(): Promise<void> {
+    return this.#adoption.result();
+  }
+
+  /** A mount that is under work is left to that work: nothing queues up behind a silent mounter. */
+  async #adoptUnheld(): Promise<void> {
+    const isLeft = (id: string) => !this.#held.has(id) && !this.#queue.isBusy(id);
+    const unheld = new Set(this.ids().filter(isLeft));
+    const pods = this.#options.view.pods().filter((pod) => unheld.has(pod.mountId));
     const inDoubt = new Set<string>();
     await Promise.all(
       pods.map((pod) =>
@@ -217,6 +244,7 @@ export class SourceMounts implements Disposable {
 
   /** This process ends: the mounts do not. */
   [Symbol.dispose](): void {
+    this.#following[Symbol.dispose]();
     for (const held of this.#held.values()) held.letGo();
   }
 
@@ -246,7 +274,9 @@ export class SourceMounts implements Disposable {
     await link.mount(spec, fds, { resume: false }, signal);
     rollback.move();
     if (all === undefined) closeAll(fds);
-    this.#hold(source, all, spec, { pod, link });
+    const held = this.#hold(source, all, spec, { pod, link });
+    // The driver's may have been rotated while the engine started.
+    void this.#give(held, () => this.#options.driverKeys?.(pod));
     return source;
   }
 
@@ -304,6 +334,7 @@ export class SourceMounts implements Disposable {
       const adopted = one.mountId === pod.mountId ? await this.#adopt(one) : undefined;
       if (adopted !== undefined) return adopted;
     }
+    this.#dead.found(source, pod);
     this.#options.log.warn({ mount: pod.mountId }, "the mount has no engine: making it anew");
     unmount(source.dir, { detach: true });
     return undefined;

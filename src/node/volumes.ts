@@ -1,6 +1,6 @@
 import { mkdirSync, rmdirSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { Failure } from "../base/failure.ts";
-import type { Environment } from "../base/flags.ts";
 import { KeyedLock } from "../base/keyed-lock.ts";
 import type { Log } from "../base/log.ts";
 import { within } from "../base/within.ts";
@@ -9,39 +9,56 @@ import { FUSE_FILESYSTEM_TYPE, unmount } from "../sys/fuse-mount.ts";
 import { mountAt, readMounts } from "../sys/mount-info.ts";
 import type { MountEntry } from "../sys/mount-info.ts";
 import { canResume, engineOf } from "../volume/engine.ts";
-import { planMount } from "../volume/mount-options.ts";
+import { STRICT, planMount } from "../volume/mount-options.ts";
 import type { MountPolicy } from "../volume/mount-options.ts";
+import { envWarnings } from "../volume/mountpoint-env.ts";
 import { byGenerationDown, isOver } from "./cluster-view.ts";
 import type { Assignment, Claimant, ClusterView, MountpointPod } from "./cluster-view.ts";
 import { secretWarnings } from "./driver-credentials.ts";
 import type { Source } from "./kept-mount.ts";
 import { keysFor, mountSpecFor } from "./mount-spec.ts";
+import type { DriverSettings } from "./mount-spec.ts";
+import { Preparations, WAITS_FOR_ATTACHMENT } from "./preparations.ts";
+import type { Preparation } from "./preparations.ts";
 import type { PublishRequest, Target } from "./publish-request.ts";
+import { PUBLISH_TIMES, untilPrepared } from "./publish-wait.ts";
+import type { PublishTimes } from "./publish-wait.ts";
 import type { SourceMounts, SourceTimes } from "./source-mounts.ts";
-import { StopWatch } from "./stop-watch.ts";
+import type { StopWatch } from "./stop-watch.ts";
+import { VolumeTurn } from "./volume-turn.ts";
 
-export interface VolumesOptions {
+export interface VolumesOptions extends DriverSettings {
   readonly view: Pick<
     ClusterView,
-    "untilAssigned" | "untilMoved" | "untilScheduled" | "untilLeaving" | "problemOf" | "pods"
+    | "isAssigned"
+    | "heldBackWhy"
+    | "onAttachmentChange"
+    | "untilAssigned"
+    | "untilMoved"
+    | "untilScheduled"
+    | "untilLeaving"
+    | "attachmentsProblem"
+    | "followProblem"
+    | "finishedPods"
+    | "onPodFinished"
+    | "pods"
   >;
   readonly sources: SourceMounts;
-  /** Holds the driver's credentials, endpoint and region. */
-  readonly env: Environment;
-  readonly userAgent: string;
   /** What a volume may choose for itself. */
   readonly policy?: MountPolicy;
+  /** The reason why this node can mount no volume. */
+  readonly refusal?: () => string | undefined;
   /** Words for the user who looks at the workload. */
   readonly warn?: (request: PublishRequest, note: string) => void;
   readonly log: Log;
+  readonly times?: Partial<PublishTimes>;
 }
-
-/** What the API server may take to say why a pod does not run, when time is up already. */
-const EXPLAIN_WITHIN_MS = 2_000;
 
 /** Publish and unpublish: what the kubelet asks for, on this node. */
 export class Volumes {
   readonly #options: VolumesOptions;
+  readonly #times: PublishTimes;
+  readonly #preparations: Preparations;
   readonly #locks = new KeyedLock();
   /** Mounts that are being taken down: what changes meanwhile is looked at afterwards, once. */
   readonly #settling = new Map<string, "under way" | "look again">();
@@ -52,26 +69,33 @@ export class Volumes {
 
   constructor(options: VolumesOptions) {
     this.#options = options;
+    this.#times = { ...PUBLISH_TIMES, ...options.times };
+    this.#preparations = new Preparations(options.log);
   }
 
+  /** The signal is the caller's deadline. What is under way then goes on for the next call. */
   async publish(request: PublishRequest, signal: AbortSignal): Promise<void> {
     const { target } = request;
     using _lock = this.#locks.hold(target.path);
     if (await this.#isPublished(request)) return;
+    const refusal = this.#options.refusal?.();
+    if (refusal !== undefined) throw new Failure("refused", refusal);
     if (request.isSingle === true) refuseSecond(target);
-    const clock = new StopWatch();
-    const source = await this.#whileWanted(request, signal, (wanted) =>
-      this.#source(request, wanted, clock),
+    const preparation = this.#preparations.join(request, (one, ending) =>
+      this.#whileWanted(request, ending, (wanted) => this.#source(request, one, wanted)),
     );
+    const turn = new VolumeTurn(this.#options.view, target);
+    const source = await untilPrepared(preparation, turn, this.#times, signal);
     if (request.isSingle === true) refuseSecond(target); // another may have come meanwhile
     bind(source, target, request.readOnly);
-    clock.lap("bind_ms");
+    preparation.clock.lap("bind_ms");
     const fields = { volume: request.volumeId, pod: request.workloadUid };
-    this.#options.log.info({ ...fields, ...clock.laps() }, "volume published");
+    this.#options.log.info({ ...fields, ...preparation.clock.laps() }, "volume published");
   }
 
   async unpublish(target: Target): Promise<void> {
     using _lock = this.#locks.hold(target.path);
+    this.#preparations.cancel(target.path);
     // A republish may have raced with an earlier one: take off all layers, the top one first.
     while (mountAt(readMounts(), target.path) !== undefined) {
       unmount(target.path, { detach: true });
@@ -139,22 +163,23 @@ export class Volumes {
 
   /**
    * The target as mountinfo shows it. What a mount of ours is bound there is left as it is, and its
-   * keys are made fresh. Over a mount of the driver's first version, of which nobody here can tell
-   * whether it lives, ours is put on top: who still uses it keeps it. Whatever else is there was
-   * left by a crash, or has lost its engine for good: it is taken off.
+   * keys are made fresh. A mount of the driver's first version serves a workload until that is
+   * recreated: the controller assigns no Mountpoint Pod to it. Where one is assigned all the same,
+   * ours is put on top, and who still uses the old one keeps it. Whatever else is there was left by
+   * a crash, or has lost its engine for good: it stays until another takes its place, since a
+   * container that restarts on a bare directory would write to the node's disk.
    */
   async #isPublished(request: PublishRequest): Promise<boolean> {
     const { target, volumeId } = request;
     const entry = mountAt(readMounts(), target.path);
     if (entry === undefined) return false;
-    if (isFirstVersion(entry)) return false;
+    if (isFirstVersion(entry)) return !this.#options.view.isAssigned(claimantOf(request));
     if (!(await this.#options.sources.isDead(entry.device))) {
       this.#refresh(request, entry);
       return true;
     }
-    this.#options.log.warn({ volume: volumeId, pod: target.podUid }, "a dead mount is replaced");
-    unmount(target.path, { detach: true });
-    return this.#isPublished(request);
+    this.#options.log.warn({ volume: volumeId, pod: target.podUid }, "dead mount to be replaced");
+    return false;
   }
 
   /** In the background: the kubelet asks every minute or so, and waits for no mounter. */
@@ -165,7 +190,7 @@ export class Volumes {
     };
     try {
       const plan = planMount(request.mountOptions, "");
-      void sources.rekey(device, keysFor(request, plan, this.#options.env)).catch(failed);
+      void sources.rekey(device, keysFor(request, plan, this.#options)).catch(failed);
     } catch (error) {
       failed(error);
     }
@@ -190,15 +215,22 @@ export class Volumes {
   }
 
   /** From the pod that the workload is assigned to, and from its successor when that changes. */
-  async #source(request: PublishRequest, signal: AbortSignal, clock: StopWatch): Promise<Source> {
-    const { workloadUid, volumeId, target } = request;
-    const claimant = { workloadUid, volumeId, pvName: target.pvName };
+  async #source(
+    request: PublishRequest,
+    preparation: Preparation,
+    signal: AbortSignal,
+  ): Promise<Source> {
+    const { view } = this.#options;
+    const claimant = claimantOf(request);
+    const cause = () => view.attachmentsProblem() ?? view.heldBackWhy(claimant);
+    using _told = view.onAttachmentChange(() => preparation.changed());
     for (;;) {
-      const assignment = await this.#assigned(claimant, signal);
-      clock.lap("attachment_ms");
+      preparation.step = { waitsFor: WAITS_FOR_ATTACHMENT, isAssigned: false, cause };
+      const assignment = await view.untilAssigned(claimant, signal);
+      preparation.clock.lap("attachment_ms");
       const left = new AbortController();
-      const moved = this.#options.view.untilMoved(claimant, assignment.pod, left.signal);
-      const serving = this.#served(request, assignment, signal, left.signal, clock);
+      const moved = view.untilMoved(claimant, assignment.pod, left.signal);
+      const serving = this.#served(request, assignment, preparation, signal, left.signal);
       serving.catch(() => {}); // of no interest once the workload has moved
       try {
         const source = await Promise.race([serving, moved]);
@@ -213,38 +245,48 @@ export class Volumes {
   async #served(
     request: PublishRequest,
     assignment: Assignment,
+    preparation: Preparation,
     signal: AbortSignal,
     moved: AbortSignal,
-    clock: StopWatch,
   ): Promise<Source> {
-    const { view } = this.#options;
+    const { clock } = preparation;
     const name = assignment.pod;
+    const served = new AbortController();
     const either = AbortSignal.any([signal, moved]);
-    const late = async (what: string, reason: unknown): Promise<never> => {
-      if (!signal.aborted) throw reason;
-      const problem = await view
-        .problemOf(name, AbortSignal.timeout(EXPLAIN_WITHIN_MS))
-        .catch(() => undefined);
-      const why = problem === undefined ? "" : `: ${problem}`;
-      throw new Failure("timeout", `Timed out waiting for Mountpoint Pod ${name} ${what}${why}`);
+    let problem: string | undefined;
+    const told = (now: string | undefined) => {
+      problem = now;
+      preparation.changed();
     };
-    const scheduled = view.untilScheduled(name, either);
-    const pod = await scheduled.catch((reason: unknown) => late("to be here", reason));
-    clock.lap("scheduled_ms");
-    const serving = this.#ensure(request, assignment, pod, moved, clock);
-    const source = await within(serving, either, (reason) => reason as Error).catch(
-      (reason: unknown) => late("to serve", reason),
-    );
-    clock.lap("source_ms");
-    return source;
+    const waitFor = (what: string) => {
+      const waitsFor = `Mountpoint Pod ${name} ${what}`;
+      preparation.step = { waitsFor, isAssigned: true, cause: () => problem };
+    };
+    try {
+      waitFor("to be scheduled on this node");
+      void this.#followProblem(name, told, AbortSignal.any([either, served.signal]));
+      const pod = await this.#options.view.untilScheduled(name, either);
+      clock.lap("scheduled_ms");
+      waitFor("to serve");
+      const serving = this.#ensure(request, assignment, pod, moved, clock);
+      const source = await within(serving, either, (reason) => reason as Error);
+      clock.lap("source_ms");
+      return source;
+    } finally {
+      served.abort();
+    }
   }
 
-  #assigned(claimant: Claimant, signal: AbortSignal): Promise<Assignment> {
-    const assigned = this.#options.view.untilAssigned(claimant, signal);
-    return within(assigned, signal, (reason) => {
-      const words = "Timed out waiting for MountpointS3PodAttachment: is the controller running?";
-      return new Failure("timeout", words, reason);
-    });
+  /** The API server is asked late: most Mountpoint Pods serve before a publish needs a cause. */
+  async #followProblem(
+    pod: string,
+    told: (problem: string | undefined) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const waited = delay(this.#times.causeAfterMs, true, { signal, ref: false });
+    if (await waited.catch(() => false)) {
+      await this.#options.view.followProblem(pod, told, signal);
+    }
   }
 
   async #ensure(
@@ -259,6 +301,7 @@ export class Volumes {
     const plan = planMount(mountOptions, fsGroup, this.#options.policy, context.cache);
     for (const warning of [
       ...plan.warnings,
+      ...envWarnings(context.env ?? {}, this.#options.policy ?? STRICT),
       ...secretWarnings(context.authenticationSource, secrets),
     ]) {
       this.#options.log.warn({ volume: request.volumeId, warning }, "a setting is not used");
@@ -273,6 +316,10 @@ export class Volumes {
     const readOnly = plan.readOnly || request.isReadOnlyVolume;
     return this.#options.sources.ensure(pod, spec, readOnly, took, moved);
   }
+}
+
+function claimantOf({ workloadUid, volumeId, target }: PublishRequest): Claimant {
+  return { workloadUid, volumeId, pvName: target.pvName };
 }
 
 /** Made by the driver's first version on the host itself: nothing here knows how to serve it. */
@@ -297,8 +344,18 @@ function bind(source: Source, target: Target, readOnly: boolean): void {
   if (entry?.type !== FUSE_FILESYSTEM_TYPE || entry.device !== source.device) {
     throw new Failure("remote", `the mount at ${source.dir} has gone meanwhile`);
   }
+  takeOffDead(target);
   makeTarget(target);
   bindMount(source.dir, target.path, { readOnly });
+}
+
+/** All layers that a crash or a lost engine has left; a mount of the first version stays below. */
+function takeOffDead({ path }: Target): void {
+  for (;;) {
+    const entry = mountAt(readMounts(), path);
+    if (entry === undefined || isFirstVersion(entry)) return;
+    unmount(path, { detach: true });
+  }
 }
 
 /** Not its parents, which are the kubelet's: where they are missing, the pod has been removed. */

@@ -18,12 +18,17 @@ import { KubeClient } from "../kube/kube-client.ts";
 import { leadWhenElected } from "../kube/leader.ts";
 import type { HeadroomSettings } from "../reconciler/headroom.ts";
 import type { MountpointPodSettings } from "../reconciler/mountpoint-pod.ts";
+import { installTimeOf } from "../provisioner/install-time.ts";
 import { startProvisioner } from "../provisioner/run.ts";
 import type { Driver } from "../provisioner/provisioner.ts";
+import { volumeUses } from "../provisioner/volume-uses.ts";
 import { startReconciler } from "../reconciler/run.ts";
+import { isCacheSize } from "../volume/cache-volume.ts";
 import { ENGINES } from "../volume/engine.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
-import { CLUSTER_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
+import { parseDefaultResources } from "../volume/pod-resources.ts";
+import { POD_POLICY } from "../volume/pod-settings.ts";
+import { CLUSTER_FLAGS, CREDENTIAL_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
 import { LOG_FLAGS } from "./settings.ts";
 
@@ -37,6 +42,33 @@ const HEAP_FLAGS = "--heap-growing-percent=50";
 function proxyFlag(what: string) {
   const help = `${what}, for Mountpoint Pods; default none`;
   return { schema: z.string().default(""), placeholder: "TEXT", help };
+}
+
+/** A flag in JSON; what is wrong with it is told in the words of its reader. */
+function jsonBy<T>(read: (value: unknown) => T) {
+  return (text: string, context: z.RefinementCtx): T => {
+    try {
+      return read(JSON.parse(text));
+    } catch (error) {
+      if (!(error instanceof Failure) && !(error instanceof SyntaxError)) throw error;
+      context.addIssue({ code: "custom", message: error.message });
+      return z.NEVER;
+    }
+  };
+}
+
+function annotationsOf(value: unknown): Record<string, string> {
+  const annotations = z.record(z.string(), z.string()).safeParse(value);
+  if (annotations.success) return annotations.data;
+  throw new Failure("invalid", "must be an object of texts");
+}
+
+function cacheSizeFlag(where: string, standard: string) {
+  return {
+    schema: z.string().refine(isCacheSize, "must be a quantity of at least 1Mi").default(standard),
+    placeholder: "QUANTITY",
+    help: `size of caches ${where} whose volumes name none; default ${standard}`,
+  };
 }
 
 function labelsOf(text: string): Record<string, string> {
@@ -69,11 +101,6 @@ const FLAGS = {
     schema: z.stringbool().default(false),
     placeholder: "BOOLEAN",
     help: "tell CSI clients that volumes may be bound to places; default false",
-  },
-  credentialsDir: {
-    schema: z.string().startsWith("/").optional(),
-    placeholder: "DIR",
-    help: "where the Secret with the driver's keys is mounted; default AWS_… variables alone",
   },
   republish: {
     schema: z.stringbool().default(false),
@@ -133,6 +160,31 @@ const FLAGS = {
     placeholder: "KEY=VALUE,…",
     help: "further labels of Mountpoint Pods; default none",
   },
+  mountpointAnnotations: {
+    schema: z.string().default("{}").transform(jsonBy(annotationsOf)),
+    placeholder: "JSON",
+    help: "further annotations of Mountpoint Pods; default none",
+  },
+  mountpointResources: {
+    schema: z
+      .string()
+      .default(JSON.stringify(POD_POLICY.resources))
+      .transform(jsonBy(parseDefaultResources)),
+    placeholder: "JSON",
+    help: "requests and limits of Mountpoint Pods whose volumes name none",
+  },
+  mountpointPodsPerNamespace: {
+    schema: z.coerce.number().int().min(0).default(0),
+    placeholder: "NUMBER",
+    help: "most Mountpoint Pods of the workloads of one namespace; 0, the default: no limit",
+  },
+  mountpointCacheSize: cacheSizeFlag("on a node's disk", POD_POLICY.cacheSizes.disk),
+  mountpointCacheMemorySize: cacheSizeFlag("in memory", POD_POLICY.cacheSizes.memory),
+  allowVolumeEndpoints: {
+    schema: z.stringbool().default(false),
+    placeholder: "BOOLEAN",
+    help: "volumes may choose their proxies by mountpointEnv attributes; default false",
+  },
   mountpointHttpProxy: proxyFlag("proxy to http endpoints"),
   mountpointHttpsProxy: proxyFlag("proxy to https endpoints"),
   mountpointNoProxy: proxyFlag("endpoints without a proxy"),
@@ -156,6 +208,7 @@ const FLAGS = {
     placeholder: "NAME",
     help: "ConfigMap in their namespace whose ca-bundle.crt Mountpoint Pods trust; default none",
   },
+  ...CREDENTIAL_FLAGS,
   ...CLUSTER_FLAGS,
   ...HEALTH_FLAGS,
   ...LOG_FLAGS,
@@ -170,8 +223,14 @@ const role: Role<typeof FLAGS> = {
     setFlagsFromString(HEAP_FLAGS);
     await using owned = new AsyncDisposableStack();
     const userAgent = `s3csi/${VERSION}`;
-    const { credentialsDir } = config;
-    const opened = owned.use(openVolumes({ env, credentialsDir, userAgent, log }));
+    const { credentialsDir, mountpointNamespace } = config;
+    const isOfCluster = config.reconcile || config.provision;
+    const client = isOfCluster
+      ? owned.use(new KubeClient(await loadKubeAccess(config.kubeconfig)))
+      : undefined;
+    const findUses = client && volumeUses(client);
+    const settings = { env, credentialsDir, userAgent, log, findUses, mountpointNamespace };
+    const opened = owned.use(openVolumes(settings));
     const { volumes } = opened;
     if (config.endpoint !== undefined) {
       const { topology } = config;
@@ -182,11 +241,7 @@ const role: Role<typeof FLAGS> = {
           .service(Controller, controllerService(volumes));
       owned.use(await serve(config.endpoint, routes, log));
     }
-    let client: KubeClient | undefined;
-    if (config.reconcile || config.provision) {
-      client = owned.use(new KubeClient(await loadKubeAccess(config.kubeconfig)));
-      owned.use(lead(client, config, volumes, log, env));
-    }
+    if (client !== undefined) owned.use(lead(client, config, volumes, log, env));
     const { healthPort } = config;
     const checks = healthOf(config.endpoint, client);
     if (healthPort !== undefined) owned.use(await serveHealth(healthPort, checks, log));
@@ -224,6 +279,12 @@ function mountpointPodsOf(config: ConfigOf<typeof FLAGS>): MountpointPodSettings
     driverVersion: VERSION,
     userId: config.mountpointUser === "assigned" ? undefined : config.mountpointUser,
     labels: config.mountpointLabels,
+    annotations: config.mountpointAnnotations,
+    policy: {
+      volumeEndpoints: config.allowVolumeEndpoints,
+      resources: config.mountpointResources,
+      cacheSizes: { disk: config.mountpointCacheSize, memory: config.mountpointCacheMemorySize },
+    },
     env: Object.fromEntries(Object.entries(proxies).filter(([, value]) => value !== "")),
     caConfigMap: config.mountpointCaConfigMap,
     engine: config.mountpointEngine,
@@ -261,15 +322,21 @@ function lead(
   const common = { client, log, instance };
   const leading = new AbortController();
   const namespace = env["POD_NAMESPACE"] ?? "default";
+  const provision = async (signal: AbortSignal) => {
+    const installedMs = await installTimeOf({ client, namespace, log }, signal);
+    await startProvisioner({ ...common, driver, installedMs }, signal);
+  };
   const led = leadWhenElected(
     { client, log, identity: instance, name: LEASE_NAME, namespace },
     async (signal) => {
       const parts = [];
       const headroom = config.headroom ? { headroom: headroomOf(config) } : {};
-      const pods = { mountpointPods: mountpointPodsOf(config), ...headroom };
+      const limit = config.mountpointPodsPerNamespace;
+      const limitPerNamespace = limit === 0 ? undefined : limit;
+      const pods = { mountpointPods: mountpointPodsOf(config), limitPerNamespace, ...headroom };
       const { republish } = config;
       if (config.reconcile) parts.push(startReconciler({ ...common, ...pods, republish }, signal));
-      if (config.provision) parts.push(startProvisioner({ ...common, driver }, signal));
+      if (config.provision) parts.push(provision(signal));
       await Promise.all(parts);
     },
     leading.signal,

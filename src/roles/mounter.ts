@@ -1,8 +1,9 @@
 import type { Environment, Flags } from "../base/flags.ts";
 import { createLineLog } from "../base/line-log.ts";
-import { absolutePath, absolutePathIfAny } from "../base/plain-schema.ts";
+import { absolutePath, absolutePathIfAny, countIfAny } from "../base/plain-schema.ts";
 import { Mounter } from "../mounter/mounter.ts";
 import type { StartMountS3 } from "../mounter/mounter.ts";
+import type { MountS3Settings } from "../mounter/mount-s3.ts";
 import { dropStartUpPagesLater } from "../sys/start-up-pages.ts";
 import { endWith } from "./end-with.ts";
 import { LOG_FLAGS, logFieldsOf, readSettings } from "./settings.ts";
@@ -23,6 +24,11 @@ const FLAGS = {
     placeholder: "DIR",
     help: "memory, where mount-s3 finds its keys; default /credentials",
   },
+  cacheLimit: {
+    schema: countIfAny(),
+    placeholder: "MIB",
+    help: "the most that a cache may keep, whatever the mount asks for; default none",
+  },
   ...LOG_FLAGS,
 } as const satisfies Flags;
 
@@ -39,9 +45,12 @@ export async function run(argv: readonly string[], env: Environment): Promise<nu
   const config = readSettings(ROLE, argv, env);
   if (config === undefined) return 0;
   process.env["UV_THREADPOOL_SIZE"] = POOL_THREADS; // read when the first thread is wanted
-  const { mountS3: program, credentialsDir } = config;
-  const mountS3 = program === undefined ? undefined : await mountS3By(program, credentialsDir);
-  const mounter = new Mounter(createLineLog(config.logLevel, logFieldsOf(ROLE)), mountS3);
+  const { mountS3: program, credentialsDir, cacheLimit: cacheLimitMib } = config;
+  const log = createLineLog(config.logLevel, logFieldsOf(ROLE));
+  const outputLog = createLineLog("debug", logFieldsOf(ROLE));
+  const settings = program === undefined ? undefined : { program, credentialsDir, outputLog };
+  const mountS3 = settings === undefined ? undefined : await mountS3By(settings);
+  const mounter = new Mounter(log, { mountS3, cacheLimitMib });
   dropStartUpPagesLater();
   process.on("SIGTERM", () => mounter.terminate());
   process.on("SIGHUP", () => mounter.replaceEngine());
@@ -49,7 +58,7 @@ export async function run(argv: readonly string[], env: Environment): Promise<nu
 }
 
 /** Loaded only where it is used: other pods start without it. */
-async function mountS3By(program: string, credentialsDir: string): Promise<StartMountS3> {
+async function mountS3By(settings: MountS3Settings): Promise<StartMountS3> {
   const { MountS3 } = await import("../mounter/mount-s3.ts");
-  return (spec, fuseFd, own) => new MountS3(spec, fuseFd, { program, credentialsDir, ...own });
+  return (spec, fuseFd, own) => new MountS3(spec, fuseFd, { ...settings, ...own });
 }

@@ -17,20 +17,25 @@ import { NODES } from "../kube/resource.ts";
 import { AttachmentStatusWriter } from "../node/attachment-status.ts";
 import { ClusterView } from "../node/cluster-view.ts";
 import { credentialsFor } from "../node/driver-credentials.ts";
+import { watchDriverSecret } from "../node/driver-secret-watch.ts";
 import { NodeEvents } from "../node/node-events.ts";
 import { NodeHealth } from "../node/node-health.ts";
 import { nodeService } from "../node/node-service.ts";
+import { PlatformCheck } from "../node/platform-check.ts";
 import { registrationService } from "../node/registration.ts";
 import { SourceMounts } from "../node/source-mounts.ts";
 import { StartupTaint } from "../node/startup-taint.ts";
 import { Volumes } from "../node/volumes.ts";
 import { DRIVER_NAME } from "../volume/names.ts";
 import { endWith } from "./end-with.ts";
-import { CLUSTER_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
+import { CLUSTER_FLAGS, CREDENTIAL_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
 import { LOG_FLAGS } from "./settings.ts";
 
-/** For what no event tells: a take-down that failed, a mounter that did not answer. */
+/**
+ * For what no event tells: a take-down that failed, a mounter that did not take credentials, a
+ * kubelet that was upgraded in place.
+ */
 const SWEEP_MS = 120_000;
 
 const NODE_WITHIN_MS = 30_000;
@@ -70,6 +75,7 @@ const FLAGS = {
     placeholder: "LABEL,…",
     help: "labels of the node that say where it is, for topology; default none",
   },
+  ...CREDENTIAL_FLAGS,
   ...CLUSTER_FLAGS,
   ...HEALTH_FLAGS,
   ...LOG_FLAGS,
@@ -80,7 +86,8 @@ const role: Role<typeof FLAGS> = {
   summary: "serve the kubelet: publish and unpublish volumes",
   flags: FLAGS,
   async start(config, log, env, ending) {
-    const { endpoint, nodeId, kubeletPath, mountpointNamespace } = config;
+    const { endpoint, nodeId, kubeletPath, mountpointNamespace, credentialsDir } = config;
+    const driver = { credentialsDir, env };
     await using owned = new AsyncDisposableStack();
     const client = owned.use(new KubeClient(await loadKubeAccess(config.kubeconfig)));
     const following = new AbortController();
@@ -95,6 +102,9 @@ const role: Role<typeof FLAGS> = {
     const component = { controller: DRIVER_NAME, instance: nodeId };
     const writer = new EventWriter(client, component, log);
     const { signal } = following;
+    const found = health.platformFound.bind(health);
+    const checked = { client, nodeName: nodeId, events: writer, log, found, everyMs: SWEEP_MS };
+    void new PlatformCheck(checked).follow(signal); // rejects only for a bug
     const events = new NodeEvents({ view, events: writer, kubeletPath, signal });
     const status = new AttachmentStatusWriter({ client, engineVersion: VERSION, signal, log });
     const mountsDir = join(kubeletPath, "plugins", DRIVER_NAME, "mnt");
@@ -105,7 +115,7 @@ const role: Role<typeof FLAGS> = {
         view,
         log,
         driverKeys: (pod) =>
-          view.usesDriverKeys(pod) ? credentialsFor("driver", {}, env) : undefined,
+          view.usesDriverKeys(pod) ? credentialsFor("driver", {}, driver) : undefined,
         onNews(news) {
           const { mountId, pod, source: _, ...rest } = news;
           log.warn({ mount: mountId, mountpoint: pod.name, ...rest }, "news of a mount");
@@ -119,20 +129,34 @@ const role: Role<typeof FLAGS> = {
     const volumes = new Volumes({
       view,
       sources,
-      env,
+      ...driver,
       log,
       userAgent: `s3csi/${VERSION}`,
       policy: { volumeEndpoints: config.allowVolumeEndpoints },
+      refusal() {
+        const reason = health.refusal();
+        return reason === undefined ? undefined : `node ${nodeId}: ${reason}`;
+      },
       warn: ({ workloadUid }, note) => events.warn(workloadUid, note),
     });
-    await within(view.synced, ending, () => new Failure("timeout", "the API server is away"));
+    await within(view.answered, ending, () => new Failure("timeout", "the API server is away"));
+    const missing = view.attachmentsProblem();
+    if (missing !== undefined) log.error({ reason: missing }, "volumes can't be published");
+    const refreshKeys = () => void sources.refreshDriverKeys();
+    if (credentialsDir !== undefined) {
+      owned.use(watchDriverSecret(credentialsDir, refreshKeys, log));
+    }
     await sources.adoptAll(); // before anything is taken down: who serves what is known only then
+    refreshKeys(); // a mount that was adopted before the attachments were listed got no keys
     owned.use(view.onMountpointPodChange(() => volumes.settleAll()));
     volumes.settleAll();
-    const sweep = setInterval(
-      () => void sources.adoptAll().then(() => volumes.settleAll()),
-      SWEEP_MS,
-    );
+    const sweep = setInterval(() => {
+      void sources.adoptAll().then(
+        () => volumes.settleAll(),
+        (error: unknown) => log.warn({ err: error }, "failed to adopt mounts"),
+      );
+      refreshKeys();
+    }, SWEEP_MS);
     owned.defer(() => clearInterval(sweep));
 
     const topology = await topologyOf(nodeId, config.topologyLabels, { client, log, ending });
@@ -145,7 +169,7 @@ const role: Role<typeof FLAGS> = {
     owned.use(await serve(endpoint, routes, log));
     health.served(endpoint);
     // The last: from now on the kubelet sends work.
-    const told = (refusal: string | undefined) => health.registrationTold(refusal);
+    const told = (reason: string | undefined) => health.registrationTold(reason);
     const socketPath = socketPathOf(endpoint);
     const registration = { driverName: DRIVER_NAME, socketPath, told, log };
     const registry = `unix://${join(kubeletPath, "plugins_registry", `${DRIVER_NAME}-reg.sock`)}`;

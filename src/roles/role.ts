@@ -23,6 +23,15 @@ export const HEALTH_FLAGS = {
   },
 } as const satisfies Flags;
 
+/** For the roles that have credentials of the driver. */
+export const CREDENTIAL_FLAGS = {
+  credentialsDir: {
+    schema: z.string().startsWith("/").optional(),
+    placeholder: "DIR",
+    help: "where the Secret with the driver's keys is mounted; default AWS_… variables alone",
+  },
+} as const satisfies Flags;
+
 /** For the roles that talk to the API server. */
 export const CLUSTER_FLAGS = {
   kubeconfig: {

@@ -62,6 +62,10 @@ export class LazyMemory {
     if (this.#chunkBytes === undefined)
       return this.#piece(start, end - start).subarray(0, end - start);
     const chunkStart = start - (start % this.#chunkBytes);
+    // An earlier process may have used larger chunks: a piece across two of ours is mapped alone.
+    if (end - chunkStart > this.#chunkBytes) {
+      return this.#piece(start, end - start).subarray(0, end - start);
+    }
     const chunk = this.#piece(chunkStart, Math.min(this.#chunkBytes, this.length - chunkStart));
     return chunk.subarray(start - chunkStart, end - chunkStart);
   }

@@ -47,7 +47,7 @@ function configFor(server: URL): string {
 
 function controller(name: string, kubeconfig = chart.kubeconfig): RoleProcess {
   const args = ["controller", `--kubeconfig=${kubeconfig}`, HEALTH];
-  return new RoleProcess(args, { POD_NAME: name, POD_NAMESPACE: "default" });
+  return new RoleProcess(args, { env: { POD_NAME: name, POD_NAMESPACE: "default" } });
 }
 
 test(

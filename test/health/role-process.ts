@@ -1,4 +1,6 @@
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -11,20 +13,30 @@ export interface HealthPage {
   readonly text: string;
 }
 
+export interface RoleOptions {
+  readonly env?: NodeJS.ProcessEnv;
+  /** Instead of the program of this tree. */
+  readonly program?: readonly string[];
+  /** Is the process's file descriptor 3. */
+  readonly fd?: number;
+}
+
 export const OK: HealthPage = { status: 200, text: "ok\n" };
 
 /** One role of the program as a process of its own. What it logs can be waited for. */
 export class RoleProcess implements AsyncDisposable {
   /** Resolves when it has ended, with its exit status if it has one. */
   readonly ended: Promise<number | null>;
-  readonly #child;
+  readonly #child: ChildProcess;
   readonly #lines: string[] = [];
   readonly #waiting = new Set<() => void>();
 
-  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  constructor(args: readonly string[], options: RoleOptions = {}) {
+    const { env = {}, program = [process.execPath, MAIN], fd = "ignore" } = options;
     // It ends with its runner, however that ends.
-    const words = ["--pdeathsig", "KILL", "--", process.execPath, MAIN, ...args];
-    this.#child = spawn("setpriv", words, { env, stdio: ["ignore", "pipe", "inherit"] });
+    const words = ["--pdeathsig", "KILL", "--", ...program, ...args];
+    this.#child = spawn("setpriv", words, { env, stdio: ["ignore", "pipe", "inherit", fd] });
+    assert(this.#child.stdout !== null);
     this.ended = once(this.#child, "exit").then(([status]) => status as number | null);
     createInterface({ input: this.#child.stdout }).on("line", (line) => {
       this.#lines.push(line);

@@ -116,19 +116,23 @@ describe("a mount outlives the container that serves it", () => {
     assert((await bucket.get("long")).equals(expected));
   });
 
-  test("let go while the container is away: acknowledged writes are in S3 all the same", async () => {
+  test("let go while the container is away: a file that is still open is not published", async () => {
     await using node = await TestNode.start();
     const pod = node.pod();
     const first = pod.run();
     const { dir } = await ensure(node, pod);
-    await using file = await FileWriter.open(join(dir, "acknowledged"));
+    await using closed = await FileWriter.open(join(dir, "closed"));
+    await closed.write("x", 9);
+    await closed.close();
+    await using file = await FileWriter.open(join(dir, "open"));
     await file.write("x", 9);
     await first.killAll();
     const removed = node.sources.remove("mp-1", pod.pod);
     const second = pod.run();
     assert.equal(await removed, true);
     assert.equal(await second.ended, 0);
-    assert.equal((await bucket.get("acknowledged")).toString(), "xxxxxxxxx");
+    assert.equal((await bucket.get("closed")).toString(), "xxxxxxxxx");
+    assert(!(await bucket.keys()).includes("open"));
   });
 
   test("the node service restarts: it gets the descriptors back, and the mount is safe", async () => {
@@ -181,6 +185,7 @@ describe("a mount outlives the container that serves it", () => {
     asleep.signal("SIGSTOP");
     const sources = node.reborn();
     const startedMs = performance.now();
+    for (let pod = 0; pod < 20; pod += 1) node.view.changed(); // as a list of pods tells
     await sources.adoptAll();
     assert(performance.now() - startedMs < 3_000);
     assert.deepEqual(

@@ -180,12 +180,12 @@ for (const [name, call] of Object.entries(ADOPTING)) {
   for (const when of WHEN) {
     test(`killed, and again ${when} it could ${name}: it goes on`, TIMEOUT, async () => {
       const volume = await wanted();
-      await publish(volume);
+      await insist(() => publish(volume));
       await service.end("SIGKILL");
       arm(when, call);
       await assert.rejects(nextLife());
       await reborn();
-      await publish(volume);
+      await insist(() => publish(volume));
       await writtenTo(volume);
       await unpublish(volume);
       await played.removeWorkload(volume.workload);
@@ -198,7 +198,7 @@ for (const [name, call] of Object.entries(UNPUBLISHING)) {
   for (const when of WHEN) {
     test(`killed ${when} it could ${name}: unpublished in the end`, TIMEOUT, async () => {
       const volume = await wanted();
-      await publish(volume);
+      await insist(() => publish(volume));
       await writtenTo(volume);
       arm(when, call);
       await assert.rejects(unpublish(volume));
@@ -214,7 +214,7 @@ for (const [name, call] of Object.entries(TAKING_DOWN)) {
   for (const when of WHEN) {
     test(`killed ${when} it could ${name}: taken down in the end`, TIMEOUT, async () => {
       const volume = await wanted();
-      await publish(volume);
+      await insist(() => publish(volume));
       await writtenTo(volume);
       await unpublish(volume);
       arm(when, call);

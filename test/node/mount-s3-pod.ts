@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { mountIdOf } from "../../src/volume/engine.ts";
-import { MOUNTER_WORDS } from "./mounter-process.ts";
+import { mounterWords } from "./mounter-process.ts";
 import type { MounterProcess } from "./mounter-process.ts";
 import type { TestNode, TestPod } from "./test-node.ts";
 
@@ -37,9 +37,8 @@ export class MountS3Pod {
   }
 
   /** Starts its container. */
-  run(program = this.#program): MounterProcess {
+  run(program = this.#program, ...flags: string[]): MounterProcess {
     const own = ["--mount-s3", program, "--credentials-dir", this.credentialsDir];
-    const [main, role, ...rest] = MOUNTER_WORDS;
-    return this.#pod.runWith([main, role, ...own, ...rest]);
+    return this.#pod.runWith(mounterWords(...own, ...flags));
   }
 }

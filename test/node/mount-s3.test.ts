@@ -11,7 +11,7 @@ import { TestBucket } from "../engine/test-bucket.ts";
 import { MountS3Pod } from "./mount-s3-pod.ts";
 import { MounterProcess, mountSpec, ownMount } from "./mounter-process.ts";
 import { assertNothingLeaked, openDescriptors } from "./open-descriptors.ts";
-import { TestNode } from "./test-node.ts";
+import { TestNode, bindFor } from "./test-node.ts";
 import { publishRequestFor, volumesOn } from "./test-volumes.ts";
 
 const untimed = () => {};
@@ -83,6 +83,87 @@ describe("mount-s3 in the place of our engine", () => {
     assert.equal(await read(fresh.dir), "content");
     assert.equal(await node.sources.remove(pod.mountId, pod.pod), true);
     assert.equal(await next.ended, 0);
+  });
+
+  test("what mount-s3 prints becomes JSON lines of the mounter's log", async () => {
+    await using node = await TestNode.start();
+    const pod = new MountS3Pod(node);
+    const program = join(pod.credentialsDir, "prints");
+    const lines = [
+      "#!/bin/sh",
+      "echo bucket photos is mounted",
+      "echo '2026-01-02T03:04:05Z  WARN mountpoint_s3: slow' >&2",
+      "printf '%20000s' x >&2",
+      "printf '\\nError: no bucket\\n\\nCaused by: it is gone' >&2",
+      "exit 1",
+    ];
+    await fs.writeFile(program, `${lines.join("\n")}\n`, { mode: 0o755 });
+    const mounter = pod.run(program);
+    const message = /^mount-s3 ended before it served: exit status 1: .*Caused by: it is gone$/;
+    await assert.rejects(ensure(node, pod), { kind: "remote", message });
+    mounter.signal("SIGTERM");
+    await mounter.ended;
+    const log = mounter.output.split("\n").filter((line) => line !== "");
+    const said = log.map((line) => JSON.parse(line)).filter(({ source }) => source === "mount-s3");
+    assert.deepEqual(said.map(({ level, text }) => `${level} ${String(text).trim()}`).toSorted(), [
+      "error Caused by: it is gone",
+      "error Error: no bucket",
+      "info bucket photos is mounted",
+      "warn ", // the first two pieces of the long line
+      "warn ",
+      "warn 2026-01-02T03:04:05Z  WARN mountpoint_s3: slow",
+      "warn x",
+    ]);
+  });
+
+  test("it dies while nobody holds its mount: its workloads are told when its pod changes", async () => {
+    await using node = await TestNode.start();
+    const pod = new MountS3Pod(node);
+    const mounter = pod.run();
+    const { dir, device } = await ensure(node, pod);
+    using _bound = bindFor(node, "w-1", dir);
+    node.reborn(); // as when the mounter was deaf: it serves, and the connection to it is gone
+    await mounter.killAll();
+    await assert.rejects(read(dir), DEAD);
+    assert.equal(node.news.length, 0);
+    node.view.changed(); // what the kubelet says of the container
+    while (node.news.length === 0) await nextTurn();
+    node.view.changed();
+    const cause = "its engine ended while the node service was not connected to it";
+    assert.deepEqual(
+      node.news.map((one) => [one.what, one.source.device, one.cause]),
+      [["given up", device, cause]],
+    );
+  });
+
+  test("a mount whose connection broke off is held again when its pod changes", async () => {
+    await using node = await TestNode.start();
+    const pod = new MountS3Pod(node);
+    const mounter = pod.run();
+    const { device } = await ensure(node, pod);
+    const sources = node.reborn();
+    assert.equal(sources.stateOf(device), undefined);
+    node.view.changed();
+    while (sources.stateOf(device) === undefined) await nextTurn();
+    killEngine(mounter);
+    while (node.news.length === 0) await nextTurn();
+    assert.equal(node.news[0]?.cause, "mount-s3 has ended: SIGKILL");
+  });
+
+  test("a publish that replaces a dead mount tells the workloads that still have it", async () => {
+    await using node = await TestNode.start();
+    const pod = new MountS3Pod(node);
+    const mounter = pod.run();
+    const { dir } = await ensure(node, pod);
+    using _bound = bindFor(node, "w-1", dir);
+    node.reborn();
+    await mounter.killAll();
+    pod.run();
+    await ensure(node, pod);
+    assert.deepEqual(
+      node.news.map(({ what }) => what),
+      ["given up"],
+    );
   });
 
   test("all of its container dies: the same, by the kernel's word", async () => {

@@ -26,6 +26,11 @@ const CONTAINER = `
 const PROGRAM = join(import.meta.dirname, "../../src/main.ts");
 /** What Node runs; the directory comes last. */
 export const MOUNTER_WORDS = [PROGRAM, "mounter", "--comm"] as const;
+/** A mounter with further flags. */
+export function mounterWords(...flags: string[]): readonly string[] {
+  const [program, role, comm] = MOUNTER_WORDS;
+  return [program, role, ...flags, comm];
+}
 const START_WITHIN_MS = 10_000;
 
 export interface MounterProcessOptions {
@@ -60,13 +65,13 @@ export class MounterProcess implements AsyncDisposable {
   }
 
   /** A real one with a directory of its own, once it listens. */
-  static async start(): Promise<MounterProcess> {
+  static async start(options: MounterProcessOptions = {}): Promise<MounterProcess> {
     await using owned = new AsyncDisposableStack();
     const dir = owned.use(await temporaryDirectory());
     const comm = join(dir.path, "comm");
     mkdirSync(comm);
     chmodSync(dir.path, 0o755); // others may come as far as the socket, and are refused there
-    const mounter = owned.use(new MounterProcess(comm));
+    const mounter = owned.use(new MounterProcess(comm, options));
     await mounter.listening();
     mounter.#owned.use(dir);
     owned.move();

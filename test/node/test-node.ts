@@ -31,6 +31,12 @@ export class TestView {
   #pods: MountpointPod[] = [];
   /** Workloads that are being deleted, by UID. All others are there. */
   readonly leaving = new Set<string>();
+  /** Workloads whose containers have ended, by UID. */
+  readonly finished = new Set<string>();
+  /** Why the controller assigns none. */
+  heldBack: string | undefined;
+  /** Why Mountpoint Pods do not run. */
+  problem: string | undefined;
 
   pods(): MountpointPod[] {
     return this.#pods;
@@ -38,7 +44,12 @@ export class TestView {
 
   pod(uid: string) {
     const leaving = this.leaving.has(uid);
-    return { namespace: "default", name: uid, uid, leaving, mountpoint: undefined };
+    const finished = this.finished.has(uid);
+    return { namespace: "default", name: uid, uid, leaving, finished, mountpoint: undefined };
+  }
+
+  onPodFinished(listener: (uid: string) => void): Disposable {
+    return this.onPodChange(() => this.finished.forEach((uid) => listener(uid)));
   }
 
   onPodChange(listener: () => void): Disposable {

@@ -1,26 +1,15 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { closeSync, mkdirSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { openFuseDevice } from "../../src/sys/fuse-mount.ts";
 import { TestBucket } from "../engine/test-bucket.ts";
+import { mountAsFirstVersion } from "./first-version.ts";
 import { TestNode } from "./test-node.ts";
 import type { TestPod } from "./test-node.ts";
 import { publishRequestFor, volumesOn } from "./test-volumes.ts";
 
 const soon = () => AbortSignal.timeout(15_000);
-
-/** As mount-s3 mounts on a host; dispose to end its process. Whoever asks it anything waits. */
-function mountAsFirstVersion(target: string): Disposable {
-  mkdirSync(target);
-  const device = openFuseDevice();
-  const options = "fd=3,rootmode=40000,user_id=0,group_id=0";
-  const words = ["-i", "-t", "fuse", "-o", options, "mountpoint-s3", target];
-  execFileSync("mount", words, { stdio: ["ignore", "inherit", "inherit", device] });
-  return { [Symbol.dispose]: () => closeSync(device) };
-}
 
 describe("publish and unpublish on a node", () => {
   let bucket: TestBucket;
@@ -108,8 +97,9 @@ describe("publish and unpublish on a node", () => {
     await using _node = node;
     const request = requestFor(node, "w-1");
     const publish = () => volumes.publish(request, AbortSignal.timeout(50));
-    const serving = /^Timed out waiting for Mountpoint Pod mp-1 to serve: ImagePullBackOff: no/;
+    const serving = /^Timed out waiting for Mountpoint Pod mp-1 to serve$/;
     await assert.rejects(publish(), { kind: "timeout", message: serving });
+    await volumes.unpublish(request.target);
     view.set();
     const words = /^Timed out waiting for MountpointS3PodAttachment/;
     await assert.rejects(publish(), { kind: "timeout", message: words });
@@ -146,7 +136,38 @@ describe("publish and unpublish on a node", () => {
     }
   });
 
-  test("a mount of the first version: ours goes on top, and all of it is unpublished", async () => {
+  test("a dead mount stays on its target until another one takes its place", async () => {
+    await using node = await TestNode.start({ giveUpAfterMs: 500 });
+    const volumes = volumesOn(node, bucket, { times: { attachmentWithinMs: 50 } });
+    const mounter = node.pod("mp-1").run();
+    const request = requestFor(node, "w-1");
+    const there = join(request.target.path, "there");
+    await volumes.publish(request, soon());
+    await mounter.killAll();
+    await assert.rejects(fs.readFile(there), /ECONNABORTED|ENOTCONN/);
+    node.view.set();
+    await assert.rejects(volumes.publish(request, soon()), { kind: "remote" });
+    await assert.rejects(fs.readFile(there), /ENOTCONN/, "not the node's own disk");
+    node.pod("mp-2").run();
+    await volumes.publish(request, soon());
+    assert.equal(await fs.readFile(there, "utf8"), "content");
+    await volumes.unpublish(request.target);
+    assert(!node.mounts().some((path) => path.endsWith("/mount")), "all layers are off");
+  });
+
+  test("a mount of the first version serves its workload until that is recreated", async () => {
+    await using node = await TestNode.start();
+    const volumes = volumesOn(node, bucket); // nobody has assigned a Mountpoint Pod
+    const request = requestFor(node, "w-1");
+    using _engine = mountAsFirstVersion(request.target.path);
+    const mountsBefore = node.mounts();
+    await volumes.publish(request, soon());
+    assert.deepEqual(node.mounts(), mountsBefore);
+    await volumes.unpublish(request.target);
+    await assert.rejects(fs.stat(request.target.path), { code: "ENOENT" });
+  });
+
+  test("a mount of the first version with a Mountpoint Pod assigned: ours goes on top", async () => {
     const { node, pod, volumes } = await setUp();
     await using _node = node;
     pod.run();
