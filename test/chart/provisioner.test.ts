@@ -33,6 +33,16 @@ function verbsOf({ apiGroups = [], resources = [], verbs }: V1PolicyRule): strin
   return names.flatMap((name) => verbs.map((verb) => `${name} ${verb}`));
 }
 
+/** The rules for Leases in the namespace of the release, as `names verbs`; no name is all of them. */
+async function leaseRulesWith(mode: string): Promise<string[]> {
+  const objects = await render({ [MODE]: mode });
+  const rules = objects
+    .filter(({ kind }) => /^(Cluster)?Role$/.test(kind))
+    .flatMap((object) => (object as unknown as V1ClusterRole).rules ?? [])
+    .filter(({ resources }) => resources?.includes("leases"));
+  return rules.map(({ resourceNames = [], verbs }) => `${resourceNames.join()} ${verbs.join()}`);
+}
+
 const MODE = "controller.provisioner.mode";
 const NAMESPACES = "controller.provisioner.secretNamespaces";
 // prettier-ignore
@@ -118,6 +128,14 @@ test("the sidecar meets the controller on its socket, as its user, and alone pro
   assert.equal(sidecar.securityContext?.runAsUser, undefined, "the socket is the pod's user's");
 });
 
+test("the controller reads and writes the Leases of its own leader elections alone", async () => {
+  const own = [" create", "s3csi-controller get,list,watch,update,delete"];
+  assert.deepEqual(await leaseRulesWith("builtin"), own);
+  // External-provisioner names its Lease after the driver, with hyphens for all other characters.
+  const sidecar = "s3-csi-scality-com get,update";
+  assert.deepEqual(await leaseRulesWith("sidecar"), [...own, sidecar]);
+});
+
 test("a mode that does not exist is refused", async () => {
   await assert.rejects(render({ [MODE]: "both" }), /must be one of 'builtin', 'sidecar', 'none'/);
 });
@@ -153,3 +171,16 @@ test("whether kubelets repeat publishes is the controller's to say, or the admin
     /requiresRepublish.*'auto', true, false/s,
   );
 });
+
+for (const [mode, want] of [
+  ["builtin", true],
+  ["sidecar", false],
+  ["none", false],
+] as const) {
+  test(`claims are guarded against forged notes with ${mode}: ${want}`, async () => {
+    const objects = await render({ [MODE]: mode });
+    const names = objects.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+    const isGuarded = names.some((name) => /^ValidatingAdmissionPolicy .*-claim-note$/.test(name));
+    assert.equal(isGuarded, want);
+  });
+}

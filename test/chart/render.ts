@@ -8,10 +8,12 @@ const CHART = join(import.meta.dirname, "../../deploy/chart");
 
 export type Rendered = { kind: string; metadata: { name: string; namespace?: string } };
 
+const REQUIRED = { "s3.endpointUrl": "https://s3.test" };
+
 /** The chart with these values, by Helm itself. */
 export async function render(values: object): Promise<Rendered[]> {
   const helm = join(await programs("helm"), "helm");
-  const sets = Object.entries(values).flatMap(([key, value]) => [
+  const sets = Object.entries({ ...REQUIRED, ...values }).flatMap(([key, value]) => [
     "--set-json",
     `${key}=${JSON.stringify(value)}`,
   ]);

@@ -46,35 +46,38 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
+{{/* Without it every volume would fail, long after the install. */}}
+{{- define "s3csi.endpointUrl" -}}
+{{- $url := .Values.s3.endpointUrl -}}
+{{- $hint := "set it to the URL of your S3 server, e.g. --set s3.endpointUrl=https://s3.my-company.net" -}}
+{{- if not $url -}}
+{{- fail (printf "s3.endpointUrl is empty: %s" $hint) -}}
+{{- else if regexMatch "^[a-z]+://([^/:]*\\.)?example\\.(com|net|org)\\.?(:[0-9]+)?(/|$)" (lower $url) -}}
+{{- fail (printf "s3.endpointUrl is %s, which is only an example: %s" $url $hint) -}}
+{{- end -}}
+{{- $url -}}
+{{- end -}}
+
 {{/* The S3 server, for both roles that talk to it. */}}
 {{- define "s3csi.endpointEnv" -}}
 - name: AWS_ENDPOINT_URL
-  value: {{ .Values.s3.endpointUrl | quote }}
+  value: {{ include "s3csi.endpointUrl" . | quote }}
 - name: AWS_REGION
   value: {{ .Values.s3.region | quote }}
 {{- end -}}
 
-{{/* The S3 server and the driver's credentials, for the node service. */}}
-{{- define "s3csi.s3Env" -}}
-{{ include "s3csi.endpointEnv" . }}
-- name: AWS_ACCESS_KEY_ID
-  valueFrom:
-    secretKeyRef:
-      name: {{ .Values.s3CredentialSecret.name }}
-      key: {{ .Values.s3CredentialSecret.accessKeyId }}
-      optional: true
-- name: AWS_SECRET_ACCESS_KEY
-  valueFrom:
-    secretKeyRef:
-      name: {{ .Values.s3CredentialSecret.name }}
-      key: {{ .Values.s3CredentialSecret.secretAccessKey }}
-      optional: true
-- name: AWS_SESSION_TOKEN
-  valueFrom:
-    secretKeyRef:
-      name: {{ .Values.s3CredentialSecret.name }}
-      key: {{ .Values.s3CredentialSecret.sessionToken }}
-      optional: true
+{{/* The driver's credentials as a volume and not as variables: rotated ones are used without a restart. */}}
+{{- define "s3csi.credentialsVolume" -}}
+name: credentials
+secret:
+  secretName: {{ .Values.s3CredentialSecret.name }}
+  optional: true
+  items:
+    {{- with .Values.s3CredentialSecret }}
+    - { key: {{ .accessKeyId }}, path: access_key_id }
+    - { key: {{ .secretAccessKey }}, path: secret_access_key }
+    - { key: {{ .sessionToken }}, path: session_token }
+    {{- end }}
 {{- end -}}
 
 {{/* Of a container that serves /healthz and /readyz on its port "health". */}}
