@@ -35,7 +35,7 @@ build: $(node) ## build/s3csi, the program as it is shipped
 bench: $(node) ## benchmarks: all, or PART=NAME; tables here, figures in build/bench/
 	@$(node) tools/bench.ts $(PART)
 
-image: $(node) ## the container image as an OCI archive in build/image/
+image: $(node) ## the container image for amd64 and arm64, an OCI archive in build/image/
 	@$(node) tools/image.ts
 
 up: $(node) ## start the local Kubernetes and leave it running

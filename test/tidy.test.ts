@@ -27,7 +27,7 @@ const ROOMS: Record<string, readonly string[]> = {
 };
 /** Where rooms are put together: these may import every room. */
 const COMPOSITION = new Set(["main.ts", "roles"]);
-const FILE_LINES_MAX = 320;
+const FILE_LINES_MAX = 400;
 const LINE_COLUMNS_MAX = 100;
 const GENERATED = "src/csi/gen/";
 

@@ -1,5 +1,5 @@
 import { chmod, cp, link, mkdir, rm, writeFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import * as esbuild from "esbuild";
 import type { BuildOptions, Plugin } from "esbuild";
 import { compileAhead, COMPILED, MODULE_HEAD, MODULE_TAIL } from "./compile-ahead.ts";
@@ -9,11 +9,31 @@ const ROOT = join(import.meta.dirname, "..");
 export const BUNDLE_DIR = join(ROOT, "build/bundle");
 export const BUNDLE_ENTRY = join(BUNDLE_DIR, "s3csi.cjs");
 
-/** Packages of machine code: it stays outside of the bundle, beside it. */
-const NATIVE: Readonly<Record<string, string>> = {
-  koffi: `@koromix/koffi-linux-${process.arch}/linux_${process.arch}/koffi.node`,
-  "@node-rs/crc32": `@node-rs/crc32-linux-${process.arch}-gnu/crc32.linux-${process.arch}-gnu.node`,
-};
+interface MachineCode {
+  readonly package: string;
+  /** Inside the package. */
+  readonly path: string;
+  /** Beside the bundle; the same name for every CPU, so that the bundle is the same, too. */
+  readonly file: string;
+}
+
+/** Files that are not JavaScript, by the name of their import, for a CPU as npm calls it. */
+export function machineCode(cpu: string): Readonly<Record<string, MachineCode>> {
+  return {
+    koffi: {
+      package: `@koromix/koffi-linux-${cpu}`,
+      path: `linux_${cpu}/koffi.node`,
+      file: "koffi.node",
+    },
+    "@node-rs/crc32": {
+      package: `@node-rs/crc32-linux-${cpu}-gnu`,
+      path: `crc32.linux-${cpu}-gnu.node`,
+      file: "crc32.node",
+    },
+  };
+}
+
+const NATIVE = machineCode(process.arch);
 
 /** They look for it in many places, which takes ten times as long as loading it. */
 const native: Plugin = {
@@ -22,7 +42,7 @@ const native: Plugin = {
     const filter = new RegExp(`^(${Object.keys(NATIVE).join("|")})$`);
     build.onResolve({ filter }, ({ path }) => ({ path, namespace: "native" }));
     build.onLoad({ filter, namespace: "native" }, ({ path }) => ({
-      contents: `module.exports = require("./${basename(NATIVE[path] ?? "")}");`,
+      contents: `module.exports = require("./${NATIVE[path]?.file ?? path}");`,
     }));
   },
 };
@@ -73,10 +93,8 @@ function fail(error) {
 }
 `;
 
-/** What the bundle loads besides JavaScript. */
-export function bundledMachineCode(): string[] {
-  return Object.values(NATIVE).map((path) => join(BUNDLE_DIR, basename(path)));
-}
+/** The files of the bundle that V8 compiles ahead. */
+export const COMPILED_AHEAD = FAST_ROLES.map((role) => `${role}.cjs`);
 
 /**
  * The product as it is shipped: build/bundle. A chunk per role, loaded on demand, so that a
@@ -102,10 +120,10 @@ export async function bundle(): Promise<void> {
     minifyWhitespace: false, // a crash quotes the line where it happened: let it be a short one
   });
   await writeFile(BUNDLE_ENTRY, ENTRY);
-  for (const path of Object.values(NATIVE)) {
-    await cp(join(ROOT, "node_modules", path), join(BUNDLE_DIR, basename(path)));
+  for (const { package: name, path, file } of Object.values(NATIVE)) {
+    await cp(join(ROOT, "node_modules", name, path), join(BUNDLE_DIR, file));
   }
-  for (const role of FAST_ROLES) compileAhead(join(BUNDLE_DIR, `${role}.cjs`));
+  for (const file of COMPILED_AHEAD) compileAhead(join(BUNDLE_DIR, file));
 }
 
 /** build/s3csi: the bundle on the pinned Node, whatever the system's is. */

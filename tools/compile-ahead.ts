@@ -29,3 +29,6 @@ function compileAll(source: string, filename: string): Script {
     setFlagsFromString("--lazy");
   }
 }
+
+// Started by itself on the Node of another architecture: V8 takes no code of a foreign one.
+if (import.meta.main) for (const path of process.argv.slice(2)) compileAhead(path);

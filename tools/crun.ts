@@ -20,7 +20,7 @@ export async function crunRoot(): Promise<string> {
     [SUITE, JSON.stringify(PACKAGES), CRUN_LOADER, process.arch],
     async (dir) => {
       await step(`fetching crun from Debian ${SUITE}`, async () => {
-        await fetchPackages(dir, PACKAGES, SUITE);
+        await fetchPackages(dir, PACKAGES, { suite: SUITE });
         await standAlone(dir);
       });
     },

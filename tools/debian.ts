@@ -6,7 +6,7 @@ import { run } from "./run.ts";
 
 /** The node's container runtime, and every library of theirs that a small Debian may lack. */
 const PACKAGES = (
-  "containerd containernetworking-plugins busybox-static nftables " +
+  "containerd runc libseccomp2 containernetworking-plugins busybox-static nftables " +
   "libnftables1 libnftnl11 libmnl0 libjansson4 libxtables12 libgmp10 " +
   "libedit2 libbsd0 libmd0 libtinfo6"
 ).split(" ");
@@ -39,16 +39,22 @@ export async function debianLibraries(root: string): Promise<string> {
   return join(lib, triplet);
 }
 
+/** A release of Debian, and an architecture where it is not this machine's. */
+export interface DebianRelease {
+  readonly suite: string;
+  readonly architecture?: string;
+}
+
 /** Packages of this machine's release, or of another one. */
 export async function fetchPackages(
   dir: string,
   packages: readonly string[],
-  suite?: string,
+  release?: DebianRelease,
 ): Promise<void> {
   const debs = join(dir, "debs");
   await mkdir(debs);
   await chmod(dir, 0o755);
-  const options = suite === undefined ? [] : await booksOf(suite, debs);
+  const options = release === undefined ? [] : await optionsFor(release, debs);
   const aptGet = (...args: readonly string[]) =>
     run("apt-get", [...options, "-q", ...args], { cwd: debs });
   const download = () => aptGet("download", ...packages);
@@ -65,8 +71,8 @@ export async function fetchPackages(
   await rm(debs, { recursive: true });
 }
 
-/** What lets apt-get take packages of another release, and leave the machine's lists alone. */
-async function booksOf(suite: string, dir: string): Promise<string[]> {
+/** The options by which apt-get takes packages of another release and keeps the machine's lists. */
+async function optionsFor({ suite, architecture }: DebianRelease, dir: string): Promise<string[]> {
   const known = ["indextargets", "--format", "$(REPO_URI) $(LABEL)", "Created-By: Packages"];
   const mirrors = await run("apt-get", known).catch(() => "");
   const mirror = /^(\S+) Debian$/m.exec(mirrors)?.[1] ?? DEBIAN_MIRROR;
@@ -75,6 +81,7 @@ async function booksOf(suite: string, dir: string): Promise<string[]> {
   const lists = join(dir, "lists");
   await mkdir(lists);
   const settings = {
+    ...(architecture === undefined ? {} : { "APT::Architecture": architecture }),
     "Dir::Etc::SourceList": sources,
     "Dir::Etc::SourceParts": "-",
     "Dir::State::Lists": lists,

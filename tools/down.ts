@@ -10,7 +10,7 @@ const CLUSTER_DIR = dirname(SUPERVISOR_SOCKET);
 
 async function down(): Promise<void> {
   using call = await callSupervisor();
-  if (call !== undefined) return step("stopping the cluster", () => stop(call));
+  if (call !== undefined) return await step("stopping the cluster", () => stop(call));
   if (!existsSync(CLUSTER_DIR)) return tell("no cluster is up");
   await reapDead();
   if (existsSync(CLUSTER_DIR))

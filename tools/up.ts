@@ -26,7 +26,7 @@ async function up(): Promise<void> {
   using running = await callSupervisor();
   if (running !== undefined) {
     tell("the cluster is already up");
-    return show(running.facts);
+    return await show(running.facts);
   }
   await debianRoot(); // built here rather than by the supervisor: here the progress is seen
   await crunRoot();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { BUSYBOX_IMAGE } from "../../tools/stack/busybox-image.ts";
-import { DEFAULT_LIMITS } from "../../tools/stack/cluster-config.ts";
+import { DEFAULT_NODE } from "../../tools/stack/cluster-config.ts";
 import { isReady } from "../../tools/stack/cluster-watch.ts";
 import { staticVolume, workloadPod } from "../../tools/stack/driver.ts";
 import {
@@ -20,7 +20,7 @@ const WITHIN_MS = 240_000;
 
 let it: TestCluster;
 before(async () => {
-  it = await startTestCluster({ limits: DEFAULT_LIMITS, nodesReadByRole: false }); // as most are
+  it = await startTestCluster(DEFAULT_NODE);
   await makeBucket(it.cluster.s3, BUCKET);
   await it.cluster.apply(...VOLUMES.flatMap((name) => staticVolume(name, BUCKET)));
   await Promise.all(VOLUMES.map((name) => it.watch.untilBound(name)));

@@ -80,6 +80,43 @@ test("two claims in one bucket see only their own files, ReadWriteOnce and late 
   assert.deepEqual(await keysOf("shared"), []);
 });
 
+test("a class sizes the Mountpoint Pods of its volumes, and gives them a cache", async () => {
+  const parameters = {
+    mountpointContainerResourcesRequestsCpu: "20m",
+    mountpointContainerResourcesLimitsMemory: "256Mi",
+    cache: "emptyDir",
+    cacheEmptyDirSizeLimit: "64Mi",
+  };
+  await cluster.apply(
+    { ...STORAGE_CLASS, metadata: { name: "sized" }, parameters },
+    claim("sized", "sized"),
+    workloadPod("sized", "sized", BUSYBOX_IMAGE),
+  );
+  await cluster.waitFor("pod/sized", "--for=condition=Ready");
+  await cluster.kubectl(["exec", "sized", "--", "sh", "-ec", "echo a > /data/a; cat /data/a"]);
+  const volume = await cluster.kubectl(["get", "pvc", "sized", "-o", "jsonpath={..volumeName}"]);
+  const pods = ["pods", "-n", "mount-s3", "-o", "json"];
+  const { items } = JSON.parse(await cluster.kubectl(["get", ...pods])) as PodList;
+  const label = "s3.csi.scality.com/volume-name";
+  const spec = items.find(({ metadata }) => metadata.labels[label] === volume)?.spec;
+  const requests = { cpu: "20m", "ephemeral-storage": "64Mi", memory: "256Mi" };
+  assert.deepEqual(spec?.containers[0]?.resources, { limits: { memory: "256Mi" }, requests });
+  assert.match(spec.containers[0].args.join(" "), /--cache-limit 60/);
+  const cache = spec.volumes.find(({ name }) => name === "cache");
+  assert.deepEqual(cache?.emptyDir, { sizeLimit: "64Mi" });
+  await remove("sized");
+});
+
+interface PodList {
+  readonly items: readonly {
+    readonly metadata: { readonly labels: Readonly<Record<string, string>> };
+    readonly spec: {
+      readonly containers: readonly { readonly args: string[]; readonly resources: object }[];
+      readonly volumes: readonly { readonly name: string; readonly emptyDir?: object }[];
+    };
+  }[];
+}
+
 const STORAGE_CLASS = {
   apiVersion: "storage.k8s.io/v1",
   kind: "StorageClass",

@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
-import { CreateBucketCommand, GetObjectCommand } from "@aws-sdk/client-s3";
+import {
+  CreateBucketCommand,
+  DeleteBucketCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+} from "@aws-sdk/client-s3";
 import { run } from "../../tools/run.ts";
 import { startCluster } from "../../tools/stack/cluster.ts";
-import type { Cluster, ClusterEase } from "../../tools/stack/cluster.ts";
+import type { Cluster } from "../../tools/stack/cluster.ts";
+import type { NodeSetup } from "../../tools/stack/cluster-config.ts";
 import { ClusterWatch } from "../../tools/stack/cluster-watch.ts";
 import { installDriver, volumeMountsOf } from "../../tools/stack/driver.ts";
 import { clientOf } from "../../tools/stack/s3-client.ts";
@@ -17,9 +23,9 @@ export interface TestCluster extends AsyncDisposable {
   readonly watch: ClusterWatch;
 }
 
-export async function startTestCluster(ease?: ClusterEase): Promise<TestCluster> {
+export async function startTestCluster(setup?: NodeSetup): Promise<TestCluster> {
   await using owned = new AsyncDisposableStack();
-  const cluster = owned.use(await startCluster(ease));
+  const cluster = owned.use(await startCluster(setup));
   await installDriver(cluster);
   const watch = owned.use(await ClusterWatch.start(cluster));
   const all = owned.move();
@@ -32,6 +38,17 @@ export function shell({ cluster }: TestCluster, pod: string, script: string): Pr
 
 export async function makeBucket(access: S3Access, bucket: string): Promise<void> {
   await clientOf(access).send(new CreateBucketCommand({ Bucket: bucket }));
+}
+
+/** The bucket and its only object. */
+export async function removeBucket(
+  access: S3Access,
+  bucket: string,
+  ...keys: readonly string[]
+): Promise<void> {
+  const client = clientOf(access);
+  for (const Key of keys) await client.send(new DeleteObjectCommand({ Bucket: bucket, Key }));
+  await client.send(new DeleteBucketCommand({ Bucket: bucket }));
 }
 
 export async function objectOf(access: S3Access, bucket: string, key: string): Promise<string> {

@@ -71,11 +71,22 @@ export function pageHead(about: readonly string[], report: Figures, aims: string
   return [...about, "", ...machine, "", "## Aims", "", aims];
 }
 
-/** Figures of a page, each with what it is: its unit is in its name. */
-export function timesSection(titles: Readonly<Record<string, string>>, report: Figures): string[] {
+/** Column title → what the names of its figures begin with. */
+const ONE_COLUMN: Readonly<Record<string, string>> = { Time: "" };
+
+/** Figures of a page, each with its title; the unit is in the figure's name. */
+export function timesSection(
+  titles: Readonly<Record<string, string>>,
+  report: Figures,
+  columns = ONE_COLUMN,
+): string[] {
   const rows = Object.entries(titles).map(([figure, title]) => {
     const unit = UNITS[unitWordOf(figure) ?? ""] ?? "";
-    return [title, `${shortOf(report[figure] ?? "-")} ${unit}`.trimEnd(), `\`${figure}\``];
+    const times = Object.values(columns).map((prefix) =>
+      `${shortOf(report[`${prefix}${figure}`] ?? "-")} ${unit}`.trimEnd(),
+    );
+    return [title, ...times, `\`${figure}\``];
   });
-  return ["## Times", "", ...markdownTable(["From → to", "Time", "Figure"], rows), ""];
+  const head = ["From → to", ...Object.keys(columns), "Figure"];
+  return ["## Times", "", ...markdownTable(head, rows), ""];
 }

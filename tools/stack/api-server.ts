@@ -29,15 +29,19 @@ export interface ControlPlaneOptions {
   readonly advertised: boolean;
   readonly wrapper: readonly string[];
   readonly programs: string;
+  /** Further admission plug-ins, as distributions of Kubernetes enable them. */
+  readonly admissionPlugins?: readonly string[];
 }
 
 /** etcd, API server and controller manager, without nodes. Any number can run at once. */
-export async function startApiServer(): Promise<ControlPlane> {
+export async function startApiServer(
+  more: Pick<ControlPlaneOptions, "admissionPlugins"> = {},
+): Promise<ControlPlane> {
   await using owned = new AsyncDisposableStack();
   const instance = owned.use(await claimSlot());
   const { address } = instance;
   const dir = await programs("kubernetes");
-  const options = { instance, address, advertised: false, wrapper: [], programs: dir };
+  const options = { ...more, instance, address, advertised: false, wrapper: [], programs: dir };
   const plane = owned.use(await startControlPlane(options));
   const all = owned.move();
   return { ...plane, [Symbol.asyncDispose]: () => all.disposeAsync() };
@@ -102,7 +106,8 @@ function etcdArgs(instance: Instance, address: string): string[] {
   ];
 }
 
-function apiServerArgs(pki: string, { address, advertised }: ControlPlaneOptions): string[] {
+function apiServerArgs(pki: string, options: ControlPlaneOptions): string[] {
+  const { address, advertised, admissionPlugins = [] } = options;
   return [
     `--etcd-servers=http://${address}:${ETCD_PORT}`,
     `--bind-address=${address}`,
@@ -112,7 +117,7 @@ function apiServerArgs(pki: string, { address, advertised }: ControlPlaneOptions
       : ["--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none"]),
     "--service-cluster-ip-range=10.96.0.0/16",
     "--authorization-mode=Node,RBAC",
-    "--enable-admission-plugins=NodeRestriction",
+    `--enable-admission-plugins=${["NodeRestriction", ...admissionPlugins].join(",")}`,
     "--allow-privileged=true",
     `--client-ca-file=${pki}/ca.crt`,
     `--tls-cert-file=${pki}/server.crt`,

@@ -2,7 +2,8 @@ import { copyFile, mkdir, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { cached } from "../cache.ts";
 import { debianRoot } from "../debian.ts";
-import { writeImage } from "../oci.ts";
+import { OWN_ARCHITECTURE } from "../image/architecture.ts";
+import { packLayer, writeImage } from "../image/oci.ts";
 import { run } from "../run.ts";
 
 /** A shell and its tools for workload pods; started without a command it only waits: the pause. */
@@ -22,8 +23,12 @@ export async function busyboxArchive(): Promise<string> {
       await symlink("busybox", join(root, "bin", applet));
     }
     const config = { Env: ["PATH=/bin"], Cmd: ["/bin/sleep", "2147483647"] };
-    await writeImage({ name: BUSYBOX_IMAGE, root, config, archive: join(draft, "image.tar") });
+    const layer = await packLayer(root, join(draft, "layer"));
+    const platforms = [{ architecture: OWN_ARCHITECTURE, layers: [layer] }];
+    const archive = join(draft, "image.tar");
+    await writeImage({ name: BUSYBOX_IMAGE, platforms, config, archive });
     await rm(root, { recursive: true });
+    await rm(layer.file);
   });
   return join(dir, "image.tar");
 }

@@ -12,10 +12,10 @@ import { checkHost } from "./check-host.ts";
 import {
   CLUSTER_ENVIRONMENT,
   CONTAINERD_SOCKET,
-  ROOMY_LIMITS,
+  TUNED_NODE,
   writeClusterConfig,
 } from "./cluster-config.ts";
-import type { ClusterConfig, KubeletLimits } from "./cluster-config.ts";
+import type { ClusterConfig, NodeSetup } from "./cluster-config.ts";
 import { claimName } from "./instance.ts";
 import type { Instance } from "./instance.ts";
 import { MACHINE_ADDRESS, bootMachine, programDirName } from "./machine.ts";
@@ -70,20 +70,12 @@ interface Ground {
   readonly machine: Machine;
   readonly kubernetes: string;
   readonly env: Readonly<Record<string, string>>;
-  readonly limits: KubeletLimits;
+  readonly setup: NodeSetup;
   readonly owned: AsyncDisposableStack;
 }
 
-/** What spares the node waits that a small busy machine makes long; most clusters have neither. */
-export interface ClusterEase {
-  readonly limits?: KubeletLimits;
-  /** Decision 22. */
-  readonly nodesReadByRole?: boolean;
-}
-
 /** Ready when it returns: the node takes pods, the default service account exists. */
-export async function startCluster(ease: ClusterEase = {}): Promise<Cluster> {
-  const { limits = ROOMY_LIMITS, nodesReadByRole = true } = ease;
+export async function startCluster(setup: NodeSetup = TUNED_NODE): Promise<Cluster> {
   checkHost();
   const [debian, crun, kubernetes, archive] = [
     await debianRoot(),
@@ -101,7 +93,7 @@ export async function startCluster(ease: ClusterEase = {}): Promise<Cluster> {
   const env = await runtimeEnvironment(debian, inside(debian), inside(crun));
   const loader = (await crunLoader(crun)).replace(crun, inside(crun));
   await run("env", [...machine.enter, "ln", "-s", loader, CRUN_LOADER]);
-  const ground = { instance, machine, kubernetes: inside(kubernetes), env, limits, owned };
+  const ground = { instance, machine, kubernetes: inside(kubernetes), env, setup, owned };
 
   const starting = [
     startControlPlane({
@@ -134,7 +126,7 @@ export async function startCluster(ease: ClusterEase = {}): Promise<Cluster> {
     const words = [`--kubeconfig=${plane.kubeconfig}`, ...args];
     return firstLine(join(kubernetes, "kubectl"), words, pattern, FIRST_LINE_WITHIN_MS);
   };
-  const granted = nodesReadByRole ? kubectl(NODES_MAY_READ) : undefined;
+  const granted = setup.readsByRole ? kubectl(NODES_MAY_READ) : undefined;
   await Promise.all([granted, waitUntilReady(waitFor)]);
   const all = owned.move();
   return {
@@ -166,11 +158,11 @@ async function startNode(
   debian: string,
   importFirst: () => Promise<void>,
 ): Promise<Pick<Cluster, "services" | "restart">> {
-  const { instance, machine, env, limits, owned } = ground;
+  const { instance, machine, env, setup, owned } = ground;
   const pki = join(instance.dir, "pki");
   const proxyKubeconfig = await writeKubeconfig(pki, "proxy", plane.url);
   const cniPlugins = join(debian, "usr/lib/cni");
-  const config = await writeClusterConfig(instance, cniPlugins, proxyKubeconfig, limits);
+  const config = await writeClusterConfig(instance, cniPlugins, proxyKubeconfig, setup);
   const start = (name: string, program: string, args: readonly string[]) =>
     new Service({ instance, name, program, args, env, wrapper: machine.enter });
 

@@ -35,7 +35,7 @@ export function childrenOf(pid: number): number[] {
 }
 
 /** `VmHWM` is the highest ever, `VmRSS` the present; not a number for one that has just ended. */
-export function memoryBytes(pid: number, line: "VmHWM" | "VmRSS"): number {
+export function memoryBytes(pid: number, line: "VmHWM" | "VmRSS" | "RssAnon"): number {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
   return Number(new RegExp(`^${line}:\\s*(\\d+) kB`, "m").exec(status)?.[1]) * 1024;
 }

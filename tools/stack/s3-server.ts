@@ -11,6 +11,7 @@ import { Service } from "./service.ts";
 const PORT = 29_000;
 /** Behind this name the bucket may stand in the host; any other host means a bucket in the path. */
 const VIRTUAL_DOMAIN = "s3.us-east-1.amazonaws.com";
+const DEFAULT_REGION = "us-east-1";
 const READY_WITHIN_MS = 10_000;
 
 export interface S3Access {
@@ -31,12 +32,18 @@ export interface PosixS3Server extends S3Server {
   addAccount(name: string): Promise<S3Access>;
 }
 
+export interface S3ServerOptions {
+  readonly region?: string;
+  /** Buckets can keep the versions of their objects. */
+  readonly versions?: boolean;
+}
+
 /** A real S3 server (versitygw on a directory) with an address of its own: any number can run. */
-export async function startS3Server(): Promise<PosixS3Server> {
+export async function startS3Server(options: S3ServerOptions = {}): Promise<PosixS3Server> {
   await using owned = new AsyncDisposableStack();
   const instance = owned.use(await claimSlot());
   const dir = await programs("versitygw");
-  const server = owned.use(await startS3In(instance, instance.address, [], dir));
+  const server = owned.use(await startS3In(instance, instance.address, [], dir, options));
   const all = owned.move();
   return { ...server, [Symbol.asyncDispose]: () => all.disposeAsync() };
 }
@@ -47,16 +54,18 @@ export async function startS3In(
   address: string,
   wrapper: readonly string[],
   dir: string,
+  { region = DEFAULT_REGION, versions = false }: S3ServerOptions = {},
 ): Promise<PosixS3Server> {
   const access: S3Access = {
     endpoint: `http://${address}:${PORT}`,
-    region: "us-east-1",
+    region,
     accessKeyId: "s3csi-test-key",
     secretAccessKey: "s3csi-test-secret",
   };
   const dataDir = join(instance.dir, "s3");
   const accountsDir = join(instance.dir, "s3-accounts");
-  for (const path of [dataDir, accountsDir]) await mkdir(path);
+  const versionsDir = join(instance.dir, "s3-versions");
+  for (const path of [dataDir, accountsDir, versionsDir]) await mkdir(path);
   const service = new Service({
     instance,
     wrapper,
@@ -74,6 +83,7 @@ export async function startS3In(
       "--virtual-domain",
       VIRTUAL_DOMAIN,
       "posix",
+      ...(versions ? ["--versioning-dir", versionsDir] : []),
       dataDir,
     ],
     env: { ROOT_ACCESS_KEY: access.accessKeyId, ROOT_SECRET_KEY: access.secretAccessKey },

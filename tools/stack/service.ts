@@ -103,14 +103,15 @@ export class Service implements AsyncDisposable {
   }
 
   /**
-   * A wrapper ends with its program, but a killed wrapper would leave it running. One that has not
-   * come to start its program yet is killed with all its group, where that would be at once.
+   * A signal is for the program alone: its wrapper ends with it. SIGKILL is for the whole group,
+   * because the wrapper's only child of this moment may be one that comes before the program.
    */
   async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
     const wrapper = this.#wrapped ? this.#child.pid : undefined;
     const program = wrapper && (await onlyChildOf(wrapper).catch(() => undefined));
     if (program !== undefined) killIfThere(program, signal);
-    else if (this.#isThere) killIfThere(-this.pid, signal);
+    const isForAll = program === undefined || signal === "SIGKILL";
+    if (isForAll && this.#isThere) killIfThere(-this.pid, signal);
     await this.ended;
   }
 

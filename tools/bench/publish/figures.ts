@@ -1,10 +1,11 @@
-import { DEFAULT_LIMITS, ROOMY_LIMITS } from "../../stack/cluster-config.ts";
+import { DEFAULT_NODE, TUNED_NODE } from "../../stack/cluster-config.ts";
+import type { NodeSetup } from "../../stack/cluster-config.ts";
 import { serverVersion } from "../engine/arena.ts";
 import type { Figures } from "../part.ts";
 import { memoryOf } from "./pod-memory.ts";
 import { publishedOf } from "./published.ts";
 import type { Published } from "./published.ts";
-import { figuresOf } from "./samples.ts";
+import { figuresOf, tunedFigures } from "./samples.ts";
 import type { Samples } from "./samples.ts";
 import { Stage, containerOf } from "./stage.ts";
 import type { Departure, Workload } from "./stage.ts";
@@ -12,58 +13,46 @@ import type { Departure, Workload } from "./stage.ts";
 const BURST = 20;
 const SHARED_PER_ROUND = 5;
 
-/** Publishes and lets go, again and again, as users do it: with pods. */
+/**
+ * Publishes and unpublishes again and again, as users do it: with pods. First on a node as most
+ * clusters have it, then, with half of the rounds, on the tuned one of the test cluster.
+ */
 export async function publishFigures(
   rounds: number,
   progress: (text: string) => void,
 ): Promise<Figures> {
-  const samples = await samplesOf(rounds, progress);
-  const limitedMs = await limitedBursts(Math.ceil(rounds / 2), progress);
+  const byDefault = await samplesOf(DEFAULT_NODE, rounds, (text) => progress(`default ${text}`));
+  const tunedRounds = Math.ceil(rounds / 2);
+  const tuned = await samplesOf(TUNED_NODE, tunedRounds, (text) => progress(`tuned ${text}`));
   return {
     s3_server_version: serverVersion(),
-    ...figuresOf({ ...samples, burstVolumesLimitedMs: limitedMs }),
+    ...figuresOf(byDefault),
+    ...tunedFigures(figuresOf(tuned)),
   };
 }
 
 async function samplesOf(
+  setup: NodeSetup,
   rounds: number,
   progress: (text: string) => void,
-): Promise<Omit<Samples, "burstVolumesLimitedMs">> {
-  progress("cluster and driver");
-  await using stage = await Stage.start(ROOMY_LIMITS);
+): Promise<Samples> {
+  progress("node: cluster and driver");
+  await using stage = await Stage.start(setup);
   const run = new PublishRun(stage);
   await run.makeIdle();
   for (let round = 1; round <= rounds; round += 1) {
-    progress(`round ${round} of ${rounds}: one pod, two pods, none`);
+    progress(`node: round ${round} of ${rounds}: one pod, two pods, none`);
     await run.comeAndGo(round);
   }
   const memory = await memoryOf(containerOf(stage.mountpointPodOf("idle"))); // rounds long idle
-  progress("pods that share a volume");
+  progress("node: pods that share a volume");
   await run.share(rounds * SHARED_PER_ROUND);
   await stage.endContainerTimes();
   for (let round = 1; round <= rounds; round += 1) {
-    progress(`round ${round} of ${rounds}: ${BURST} pods at once`);
+    progress(`node: round ${round} of ${rounds}: ${BURST} pods at once`);
     await run.burst(round);
   }
   return { ...(await run.samples()), memory };
-}
-
-/** 20 volumes again, on a node whose kubelet has the limits that it has by default. */
-async function limitedBursts(
-  rounds: number,
-  progress: (text: string) => void,
-): Promise<readonly number[]> {
-  progress("another cluster, with the kubelet's default limits");
-  await using stage = await Stage.start(DEFAULT_LIMITS);
-  const run = new PublishRun(stage);
-  await run.makeIdle();
-  await stage.endContainerTimes();
-  const burstsMs: number[] = [];
-  for (let round = 1; round <= rounds; round += 1) {
-    progress(`round ${round} of ${rounds}: ${BURST} volumes at once`);
-    burstsMs.push(await run.burstOfVolumes(round));
-  }
-  return burstsMs;
 }
 
 class PublishRun {
@@ -125,7 +114,7 @@ class PublishRun {
     const numbers = Array.from({ length: BURST }, (_, i) => i);
     this.#burstFloorMs.push(await this.#plain(`plain-${round}`, BURST));
     this.#doubleFloorMs.push(await this.#plain(`double-${round}`, 2 * BURST));
-    this.#burstVolumesMs.push(await this.burstOfVolumes(round));
+    this.#burstVolumesMs.push(await this.#burstOfVolumes(round));
     const claim = `one-${round}`;
     await stage.volume(claim);
     const together: Workload[] = numbers.map((i) => ({ name: `one-${round}-${i}`, claim }));
@@ -135,7 +124,7 @@ class PublishRun {
   }
 
   /** Pods on volumes of their own come and go; how long until the last was Ready. */
-  async burstOfVolumes(round: number): Promise<number> {
+  async #burstOfVolumes(round: number): Promise<number> {
     const stage = this.#stage;
     const names = Array.from({ length: BURST }, (_, i) => `burst-${round}-${i}`);
     await Promise.all(names.map((name) => stage.volume(name)));
@@ -146,7 +135,7 @@ class PublishRun {
     return readyMs;
   }
 
-  async samples(): Promise<Omit<Samples, "memory" | "burstVolumesLimitedMs">> {
+  async samples(): Promise<Omit<Samples, "memory">> {
     const published = await publishedOf(this.#stage.cluster);
     const of = (uids: ReadonlySet<string>): Published[] =>
       published.filter(({ workloadUid }) => uids.has(workloadUid));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { publishedIn } from "./published.ts";
-import { figuresOf } from "./samples.ts";
+import { figuresOf, tunedFigures } from "./samples.ts";
 
 const LOG = [
   `{"level":"info","time":"2026-11-15T15:06:20.000Z","msg":"waiting"}`,
@@ -21,7 +21,6 @@ test("the figures are made from log lines and events", () => {
     burstFloorMs: [2500],
     doubleFloorMs: [4500],
     burstVolumesMs: [5000, 15_040, 5960],
-    burstVolumesLimitedMs: [6100, 5700],
     burstOneMs: [4000],
     departures: [{ endedMs: 100, goneMs: 900, mounterEndedMs: 250, mountpointGoneMs: 2000 }],
     first: [{ ...first, containerStartedMs: first.atMs - 270 }],
@@ -36,11 +35,10 @@ test("the figures are made from log lines and events", () => {
   assert.equal(figures["burst40_floor_s"], 4.5);
   assert.equal(figures["burst20_pvs_s"], 5.96);
   assert.equal(figures["burst20_pvs_each_s"], "5.0, 15.0, 6.0");
-  assert.equal(figures["burst20_pvs_limited_s"], 5.9);
-  assert.equal(figures["burst20_pvs_limited_each_s"], "6.1, 5.7");
   assert.equal(figures["burst20_s"], 1, "from the first question, at .000, to the last answer");
   assert.equal(figures["new_own_ms_p50"], 270);
   assert.equal(figures["new_start_ms_p50"], 149);
   assert.equal(figures["new_engine_ms_p50"], 120);
   assert.equal(figures["shared_ms_p99"], 3);
+  assert.equal(tunedFigures(figures)["tuned_burst20_pvs_s"], 5.96);
 });

@@ -18,8 +18,6 @@ export interface Samples {
   /** As many pods as a burst of volumes makes, with their Mountpoint Pods. */
   readonly doubleFloorMs: readonly number[];
   readonly burstVolumesMs: readonly number[];
-  /** The same where the kubelet has its default limits; fewer of them. */
-  readonly burstVolumesLimitedMs: readonly number[];
   readonly burstOneMs: readonly number[];
   readonly departures: readonly Departure[];
   readonly first: readonly FirstPublished[];
@@ -28,6 +26,8 @@ export interface Samples {
   readonly memory: PodMemory;
 }
 
+/** Prefix of the names of the tuned node's figures. */
+export const TUNED = "tuned_";
 const PARTS = ["attachment_ms", "scheduled_ms", "mounter_ms", "engine_ms", "bind_ms"];
 
 export function figuresOf(samples: Samples): Figures {
@@ -45,8 +45,6 @@ export function figuresOf(samples: Samples): Figures {
     teardown_ms_p50: median(departures.map((it) => it.mounterEndedMs - it.endedMs)),
     burst20_pvs_s: median(samples.burstVolumesMs) / 1000,
     burst20_pvs_each_s: inSeconds(samples.burstVolumesMs),
-    burst20_pvs_limited_s: median(samples.burstVolumesLimitedMs) / 1000,
-    burst20_pvs_limited_each_s: inSeconds(samples.burstVolumesLimitedMs),
     burst20_one_s: median(samples.burstOneMs) / 1000,
     burst20_floor_s: median(samples.burstFloorMs) / 1000,
     burst40_floor_s: median(samples.doubleFloorMs) / 1000,
@@ -62,6 +60,12 @@ export function figuresOf(samples: Samples): Figures {
     idle_anonymous_mib: memory.anonymousMib,
     idle_pss_mib: memory.pssMib,
   };
+}
+
+/** The figures of the tuned node, under names of their own. */
+export function tunedFigures(figures: Figures): Figures {
+  const entries = Object.entries(figures).map(([name, value]) => [`${TUNED}${name}`, value]);
+  return Object.fromEntries(entries) as Figures;
 }
 
 /** Every one of them, in the order of the rounds. */

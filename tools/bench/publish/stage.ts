@@ -6,7 +6,7 @@ import { mountpointPodOf } from "../../../src/volume/attachment.ts";
 import { BUSYBOX_IMAGE } from "../../stack/busybox-image.ts";
 import { startCluster } from "../../stack/cluster.ts";
 import type { Cluster } from "../../stack/cluster.ts";
-import type { KubeletLimits } from "../../stack/cluster-config.ts";
+import type { NodeSetup } from "../../stack/cluster-config.ts";
 import { ClusterWatch, MOUNTPOINT_NAMESPACE, hasEnded } from "../../stack/cluster-watch.ts";
 import { installDriver, staticVolume } from "../../stack/driver.ts";
 import { clientOf } from "../../stack/s3-client.ts";
@@ -52,9 +52,9 @@ export class Stage implements AsyncDisposable {
     this.#runtime = owned.use(cluster.containerEvents((line) => this.containers.take(line)));
   }
 
-  static async start(limits: KubeletLimits): Promise<Stage> {
+  static async start(setup: NodeSetup): Promise<Stage> {
     await using owned = new AsyncDisposableStack();
-    const cluster = owned.use(await startCluster({ limits }));
+    const cluster = owned.use(await startCluster(setup));
     await installDriver(cluster);
     await clientOf(cluster.s3).send(new CreateBucketCommand({ Bucket: BUCKET }));
     const watch = owned.use(await ClusterWatch.start(cluster));
