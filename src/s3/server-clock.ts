@@ -2,7 +2,7 @@
 const SKEW_MAX_MS = 15 * 60_000;
 
 /**
- * What is known of the clock of S3, without ever taking it for later than it is: uploads that
+ * The clock of S3 as far as it is known, never taken for later than it is: uploads that
  * began by that clock after some time are looked for, and none of them may be missed.
  */
 export class ServerClock {
