@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { KubeClient } from "../../src/kube/kube-client.ts";
 import { PODS } from "../../src/kube/resource.ts";
-import type { MountpointPodSettings } from "../../src/reconciler/mountpoint-pod.ts";
-import { startReconciler } from "../../src/reconciler/run.ts";
 import { ANNOTATION, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS, log } from "./objects.ts";
+import { startController } from "./controller-life.ts";
+import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS } from "./objects.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 const WRONG = { ...POD_SETTINGS, image: "s3csi:mistyped" };
@@ -27,21 +25,6 @@ after(async () => {
   await chart[Symbol.asyncDispose]();
 });
 
-/** A life of the controller: a change of the driver's settings begins the next. */
-function startController(mountpointPods: MountpointPodSettings): AsyncDisposable {
-  const end = new AbortController();
-  const client = new KubeClient(chart.accessOf("s3-csi-driver-controller-sa"));
-  const options = { client, mountpointPods, instance: "c", log };
-  const reconciling = startReconciler(options, AbortSignal.any([signal, end.signal]));
-  return {
-    async [Symbol.asyncDispose]() {
-      end.abort();
-      await reconciling;
-      client[Symbol.dispose]();
-    },
-  };
-}
-
 /** The status that a kubelet gives a container that it can't start. */
 async function hinder(name: string, reason: string, message: string): Promise<void> {
   const container = { name: "mountpoint", ready: false, restartCount: 0, image: "", imageID: "" };
@@ -53,14 +36,16 @@ async function hinder(name: string, reason: string, message: string): Promise<vo
 
 test("a Mountpoint Pod whose volumes cannot be set up gets them too", TIMEOUT, async () => {
   await bench.volume("pv-creating");
-  const wrong = startController({ ...POD_SETTINGS, caConfigMap: "mistyped" });
+  const wrong = startController(chart, signal, {
+    mountpointPods: { ...POD_SETTINGS, caConfigMap: "mistyped" },
+  });
   const uid = await bench.workload("creating", "pv-creating");
   const { pod, attachment } = await bench.served(uid);
   await bench.schedule(MOUNTPOINTS, pod);
   await hinder(pod, "ContainerCreating", "");
   await wrong[Symbol.asyncDispose]();
 
-  await using _right = startController(POD_SETTINGS);
+  await using _right = startController(chart, signal, { mountpointPods: POD_SETTINGS });
   const next = mountpointPodNameOf(uid, "pv-creating", 1);
   await bench.listed(attachment, (lists) => lists[next]?.includes(uid) === true);
   const place = { namespace: MOUNTPOINTS, name: next };
@@ -84,7 +69,7 @@ for (const [i, [reason, words]] of cases.entries()) {
   test(`a Mountpoint Pod with ${reason} gets the corrected settings`, TIMEOUT, async () => {
     const [volume, name] = [`pv-${i}`, `waits-${i}`];
     await bench.volume(volume);
-    const wrong = startController(WRONG);
+    const wrong = startController(chart, signal, { mountpointPods: WRONG });
     const uid = await bench.workload(name, volume);
     const { pod, attachment } = await bench.served(uid);
     await bench.schedule(MOUNTPOINTS, pod);
@@ -97,7 +82,7 @@ for (const [i, [reason, words]] of cases.entries()) {
     assert.match(ready?.message ?? "", words);
     await wrong[Symbol.asyncDispose]();
 
-    await using _right = startController(POD_SETTINGS);
+    await using _right = startController(chart, signal, { mountpointPods: POD_SETTINGS });
     const next = mountpointPodNameOf(uid, volume, 1);
     await bench.listed(attachment, (lists) => lists[next]?.includes(uid) === true);
     const made = await chart.admin.get(PODS, { namespace: MOUNTPOINTS, name: next }, signal);
@@ -114,7 +99,7 @@ for (const [i, [reason, words]] of cases.entries()) {
 }
 
 test("a Mountpoint Pod that runs, or whose settings are the same, stays", TIMEOUT, async () => {
-  const first = startController(WRONG);
+  const first = startController(chart, signal, { mountpointPods: WRONG });
   for (const name of ["waits", "runs"]) await bench.volume(`pv-${name}`);
   const [stuck, good] = [
     await bench.served(await bench.workload("waits", "pv-waits")),
@@ -136,12 +121,14 @@ test("a Mountpoint Pod that runs, or whose settings are the same, stays", TIMEOU
   };
   const podOf = ({ attachment }: { attachment: string }) =>
     Object.keys(bench.attachments.get(attachment)?.spec.mountpointS3PodAttachments ?? {});
-  const second = startController(WRONG);
+  const second = startController(chart, signal, { mountpointPods: WRONG });
   await lookAtAll("after-restart");
   assert.deepEqual([podOf(stuck), podOf(good)], [[stuck.pod], [good.pod]]);
   await second[Symbol.asyncDispose]();
 
-  await using _third = startController({ ...WRONG, image: "s3csi:another" });
+  await using _third = startController(chart, signal, {
+    mountpointPods: { ...WRONG, image: "s3csi:another" },
+  });
   await lookAtAll("after-upgrade");
   assert.deepEqual(podOf(good), [good.pod]);
   const names = ["waits", "runs", "after-restart", "after-upgrade"];

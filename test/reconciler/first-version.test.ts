@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { KubeClient } from "../../src/kube/kube-client.ts";
 import { EVENTS, PODS } from "../../src/kube/resource.ts";
-import { startReconciler } from "../../src/reconciler/run.ts";
 import { ATTACHMENTS } from "../../src/volume/attachment.ts";
 import { DRIVER_NAME, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { Bench, POD_SETTINGS, WORKLOADS, log } from "./objects.ts";
+import { startController } from "./controller-life.ts";
+import { Bench, WORKLOADS } from "./objects.ts";
 
 const TIMEOUT = { timeout: 180_000 };
 const WORKLOAD_COUNT = 1_000;
@@ -28,21 +27,6 @@ after(async () => {
   stop.abort();
   await chart[Symbol.asyncDispose]();
 });
-
-/** A life of the controller. */
-function startController(): AsyncDisposable {
-  const end = new AbortController();
-  const client = new KubeClient(chart.accessOf("s3-csi-driver-controller-sa"));
-  const options = { client, mountpointPods: POD_SETTINGS, instance: "c", log };
-  const reconciling = startReconciler(options, AbortSignal.any([signal, end.signal]));
-  return {
-    async [Symbol.asyncDispose]() {
-      end.abort();
-      await reconciling;
-      client[Symbol.dispose]();
-    },
-  };
-}
 
 async function setStatus(name: string, status: object): Promise<void> {
   await chart.admin.patchStatus(PODS, { namespace: WORKLOADS, name }, { status }, signal);
@@ -83,7 +67,7 @@ test(
       await bench.workload(`old-${i}`, `pv-${i % VOLUME_COUNT}`);
       await setStatus(`old-${i}`, STARTED[i % STARTED.length] ?? {});
     });
-    await using _controller = startController();
+    await using _controller = startController(chart, signal);
     // The queue is in order: when the last one is served, all of the others were looked at.
     await bench.volume("pv-last");
     const last = await bench.served(await bench.workload("last", "pv-last"));
@@ -126,7 +110,7 @@ test(
 
 test("an attachment that was deleted under its workloads comes back", TIMEOUT, async () => {
   await bench.volume("pv-hand");
-  const controller = startController();
+  const controller = startController(chart, signal);
   const uids = [
     await bench.workload("hand-0", "pv-hand"),
     await bench.workload("hand-1", "pv-hand"),
@@ -152,7 +136,7 @@ test("an attachment that was deleted under its workloads comes back", TIMEOUT, a
   await controller[Symbol.asyncDispose]();
   const stored = uidOf();
   await chart.admin.delete(ATTACHMENTS, { name: attachment }, {}, signal);
-  await using _next = startController(); // which has never seen it
+  await using _next = startController(chart, signal); // which has never seen it
   await restored(stored);
   for (const name of ["hand-0", "hand-1"]) await bench.removeWorkload(name);
   await bench.marked(pod);

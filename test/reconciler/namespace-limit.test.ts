@@ -2,15 +2,14 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { untilFound } from "../../src/base/until-found.ts";
 import { unless } from "../../src/base/unless.ts";
-import { KubeClient } from "../../src/kube/kube-client.ts";
 import { PODS } from "../../src/kube/resource.ts";
 import { ClusterView } from "../../src/node/cluster-view.ts";
-import { startReconciler } from "../../src/reconciler/run.ts";
 import { LIMIT_REASON } from "../../src/volume/attachment.ts";
 import { LABEL, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS, WORKLOADS, log } from "./objects.ts";
+import { startController } from "./controller-life.ts";
+import { Bench, MOUNTPOINTS, NODE, WORKLOADS, log } from "./objects.ts";
 
 /** Sooner than any sweep of the controller: a place that is free is an event. */
 const TIMEOUT = { timeout: 60_000 };
@@ -33,20 +32,6 @@ after(async () => {
   stop.abort();
   await chart[Symbol.asyncDispose]();
 });
-
-function startController(limitPerNamespace?: number): AsyncDisposable {
-  const end = new AbortController();
-  const client = new KubeClient(chart.accessOf("s3-csi-driver-controller-sa"));
-  const options = { client, mountpointPods: POD_SETTINGS, limitPerNamespace, instance: "c", log };
-  const reconciling = startReconciler(options, AbortSignal.any([signal, end.signal]));
-  return {
-    async [Symbol.asyncDispose]() {
-      end.abort();
-      await reconciling;
-      client[Symbol.dispose]();
-    },
-  };
-}
 
 /** A workload on a volume of its own. */
 async function workloadOn(volume: string): Promise<string> {
@@ -90,7 +75,7 @@ test(
   "a workload over the limit waits, is told why, and follows when a place is free",
   TIMEOUT,
   async () => {
-    await using _controller = startController(2);
+    await using _controller = startController(chart, signal, { limitPerNamespace: 2 });
     const [one, two] = [await workloadOn("a1"), await workloadOn("a2")];
     const pods = [await served(one), await served(two)];
     const three = await workloadOn("a3");
@@ -140,12 +125,12 @@ test(
   async () => {
     const uids = [];
     {
-      await using _unlimited = startController();
+      await using _unlimited = startController(chart, signal);
       for (const volume of ["b1", "b2"]) uids.push(await workloadOn(volume));
       for (const uid of uids) await served(uid);
     }
     const [uid = ""] = uids;
-    await using _limited = startController(1);
+    await using _limited = startController(chart, signal, { limitPerNamespace: 1 });
     const waits = await workloadOn("b3");
     const note = await bench.told(waits, "MountpointPodLimitReached");
     assert.match(note, /namespace default has 2 Mountpoint Pods, its limit is 1;/);
@@ -163,7 +148,7 @@ test(
 test("many that come at once get as many places as there are", TIMEOUT, async () => {
   const volumes = Array.from({ length: 12 }, (_, i) => `c${i}`);
   for (const volume of volumes) await workloadOn(volume);
-  await using _controller = startController(5);
+  await using _controller = startController(chart, signal, { limitPerNamespace: 5 });
   await bench.attachments.until((list) => {
     const all = Array.from(list.values(), ({ status }) => status?.conditions?.[0]?.reason);
     return all.filter((reason) => reason === LIMIT_REASON).length === 7 || undefined;

@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { KubeClient } from "../../src/kube/kube-client.ts";
 import { PODS } from "../../src/kube/resource.ts";
 import { ClusterView } from "../../src/node/cluster-view.ts";
-import { startReconciler } from "../../src/reconciler/run.ts";
 import {
   ATTACHMENT_API_VERSION,
   ATTACHMENT_KIND,
@@ -13,7 +11,8 @@ import {
 import { ANNOTATION, DRIVER_NAME, mountpointPodNameOf } from "../../src/volume/names.ts";
 import { installChart } from "./control-plane.ts";
 import type { InstalledChart } from "./control-plane.ts";
-import { Bench, MOUNTPOINTS, NODE, POD_SETTINGS, log } from "./objects.ts";
+import { startController } from "./controller-life.ts";
+import { Bench, MOUNTPOINTS, NODE, log } from "./objects.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 
@@ -21,21 +20,17 @@ const stop = new AbortController();
 const { signal } = stop;
 let chart: InstalledChart;
 let bench: Bench;
-let reconciling: Promise<void>;
-let client: KubeClient;
+let controller: AsyncDisposable;
 
 before(async () => {
   chart = await installChart();
   bench = new Bench(chart.admin, signal);
   await bench.start();
-  client = new KubeClient(chart.accessOf("s3-csi-driver-controller-sa"));
-  const options = { client, mountpointPods: POD_SETTINGS, instance: "c", log };
-  reconciling = startReconciler(options, signal);
+  controller = startController(chart, signal);
 }, TIMEOUT);
 after(async () => {
   stop.abort();
-  await reconciling;
-  client[Symbol.dispose]();
+  await controller[Symbol.asyncDispose]();
   await chart[Symbol.asyncDispose]();
 });
 
