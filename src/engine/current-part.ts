@@ -2,10 +2,10 @@ import { wholeCharge } from "../journal/segment.ts";
 import type { Segment } from "../journal/segment.ts";
 import type { ObjectStore } from "../s3/object-store.ts";
 import type { PartSizes } from "./part-sizes.ts";
+import { FIRST_SEGMENT_BYTES } from "./spool-queue.ts";
 import type { SegmentHolder, SpoolQueue } from "./spool-queue.ts";
 import { SummedSegment } from "./summed-segment.ts";
 
-const FIRST_SEGMENT_BYTES = 128 * 1024;
 /** Memory is asked for in such steps: few for a large part, little in vain for an idle file. */
 const CHARGE_STEP_BYTES = 1 << 20;
 

@@ -70,11 +70,13 @@ test("a part that can never fit is refused, not waited for", async () => {
   await assert.rejects(queue.take(2 * PART_BYTES, 2 * PART_BYTES, NEVER), /exceeds the memory/);
 });
 
+async function turnsPass(turns: number): Promise<void> {
+  for (let turn = turns; turn > 0; turn--) await new Promise(setImmediate);
+}
+
 /** Writers as uploads are: a small segment, then one that can be sent, which returns by itself. */
 async function writeFile(queue: SpoolQueue, parts: number, turns: () => number): Promise<void> {
-  const pause = async () => {
-    for (let turn = turns(); turn > 0; turn--) await new Promise(setImmediate);
-  };
+  const pause = () => turnsPass(turns());
   const sending: Promise<void>[] = [];
   const send = async (segment: Segment) => {
     queue.send(segment);
@@ -115,6 +117,118 @@ test("whatever the order, all writers come to their end within the hard limit", 
     },
   );
   await fc.assert(property, { numRuns: 100 });
+});
+
+const FIRST_BYTES = 1_000;
+
+/** A segment, also after the engine that took it has died. */
+interface Held {
+  segment: Segment;
+}
+
+/** The memory for writes, which outlives one engine after the other. */
+class MortalQueue {
+  readonly #memory = Buffer.alloc(1 << 20);
+  readonly #held = new Set<Held>();
+  #death = new AbortController();
+  #spool!: Spool;
+  #queue!: SpoolQueue;
+
+  constructor() {
+    this.#start();
+  }
+
+  get usedBytes(): number {
+    return this.#spool.usedBytes;
+  }
+
+  get hardBytes(): number {
+    return this.#spool.hardBytes;
+  }
+
+  die(): void {
+    this.#death.abort();
+    this.#death = new AbortController();
+    this.#start();
+    for (const held of this.#held) {
+      const { at, sizeBytes } = held.segment;
+      held.segment = this.#queue.claim(at, sizeBytes);
+    }
+  }
+
+  /** Asks one engine after the other until one of them has memory. */
+  async take(
+    sizeBytes: number,
+    ask: (queue: SpoolQueue, death: AbortSignal) => Promise<Segment | undefined>,
+  ): Promise<Held> {
+    for (;;) {
+      const { signal } = this.#death;
+      const segment = await ask(this.#queue, signal);
+      if (segment === undefined || signal.aborted) continue;
+      segment.append(Buffer.alloc(sizeBytes));
+      const held = { segment };
+      this.#held.add(held);
+      return held;
+    }
+  }
+
+  give(held: Held): void {
+    this.#held.delete(held);
+    this.#queue.give(held.segment);
+  }
+
+  /** A successor sends again what was on its way. */
+  async send(held: Held, pause: () => Promise<void>): Promise<void> {
+    for (;;) {
+      const { signal } = this.#death;
+      this.#queue.send(held.segment);
+      await pause();
+      if (!signal.aborted) return this.give(held);
+    }
+  }
+
+  #start(): void {
+    this.#spool = new Spool(this.#memory, { limitBytes: 5_000, hardBytes: 16_000 });
+    this.#queue = new SpoolQueue(this.#spool, PART_BYTES);
+  }
+}
+
+test("all writers come to their end however often engines die", async () => {
+  const files = fc.array(fc.integer({ min: 1, max: 3 }), { minLength: 1, maxLength: 20 });
+  const lives = fc.array(fc.nat({ max: 12 }), { maxLength: 6 });
+  const property = fc.asyncProperty(
+    files,
+    lives,
+    fc.infiniteStream(fc.nat({ max: 3 })),
+    async (all, turnsOfLives, n) => {
+      const queue = new MortalQueue();
+      const pause = () => turnsPass(n.next().value ?? 0);
+      const write = async (parts: number) => {
+        let first: Held | undefined = await queue.take(FIRST_BYTES, (life, death) =>
+          life.takeSmall(FIRST_BYTES, death),
+        );
+        for (let part = 0; part < parts; part++) {
+          await pause();
+          const large = await queue.take(PART_BYTES, (life, death) =>
+            life.take(PART_BYTES, PART_BYTES, death),
+          );
+          assert(queue.usedBytes <= queue.hardBytes, `${queue.usedBytes} bytes`);
+          if (first !== undefined) queue.give(first);
+          first = undefined;
+          await queue.send(large, pause);
+        }
+      };
+      const written = Promise.all(all.map((parts) => write(parts)));
+      for (const turns of turnsOfLives) {
+        await turnsPass(turns);
+        queue.die();
+      }
+      const end = await Promise.race([written, turnsPass(1_000).then(() => "nobody can go on")]);
+      assert.notEqual(end, "nobody can go on");
+      assert.equal(queue.usedBytes, 0);
+    },
+  );
+  await fc.assert(property, { numRuns: 200 });
 });
 
 test("a small request that is kept from the reserve does not block those that may take it", async () => {

@@ -3,6 +3,8 @@ import { wholeCharge } from "../journal/segment.ts";
 import type { Segment } from "../journal/segment.ts";
 import type { Spool } from "../journal/spool.ts";
 
+/** The largest segment for the first bytes of a file: most files are no larger. */
+export const FIRST_SEGMENT_BYTES = 128 * 1024;
 /** Of the hard limit, for files of which nothing but their first bytes is there. */
 const SMALL_SHARE = 1 / 16;
 const SMALL_BYTES_MAX = 16 << 20;
@@ -48,7 +50,10 @@ interface Waiting extends Wish {
  * and return its memory; writers that all hold a part half filled can't block each other for ever.
  * Memory that a holder gives up is enough for that holder to go on, so there is still one that can.
  *
- * Small files have a little memory of their own: most are closed, and return it, right away.
+ * Small files have a little memory of their own: most are closed, and return it, right away. The
+ * journal does not say which segments are in it, so a successor counts all small ones there, even
+ * if they are more than it has room for. None of them may use up the reserve, or the reserve would
+ * be smaller after each death of an engine, until nobody could fill a part.
  */
 export class SpoolQueue {
   readonly #spool: Spool;
@@ -57,7 +62,7 @@ export class SpoolQueue {
   readonly #waiting: Waiting[] = [];
   readonly #inFlight = new Set<Segment>();
   readonly #holders = new Set<SegmentHolder>();
-  /** Segments in the memory for small files. */
+  /** Segments in the memory for small files, which leave it when they are to grow. */
   readonly #small = new Set<Segment>();
   #smallBytes = 0;
 
@@ -102,7 +107,7 @@ export class SpoolQueue {
   tryCharge(segment: Segment, chargedBytes: number, enoughBytes = this.#partBytes): boolean {
     const wish = { segment, sizeBytes: segment.sizeBytes, chargedBytes, enoughBytes };
     if (this.#waiting.length > 0 || !this.#fits(wish)) return false;
-    this.#spool.charge(segment, chargedBytes);
+    this.#charge(segment, chargedBytes);
     return true;
   }
 
@@ -136,7 +141,9 @@ export class SpoolQueue {
 
   /** A segment that an earlier engine has filled. */
   claim(at: number, sizeBytes: number): Segment {
-    return this.#spool.claim(at, sizeBytes);
+    const segment = this.#spool.claim(at, sizeBytes);
+    if (sizeBytes <= wholeCharge(FIRST_SEGMENT_BYTES)) this.#addSmall(segment);
+    return segment;
   }
 
   /** The segment is on its way to S3 and returns its memory by itself. */
@@ -153,9 +160,23 @@ export class SpoolQueue {
     this.#inFlight.delete(segment);
     const wish = this.#waiting.find((waiting) => waiting.segment === segment);
     if (wish !== undefined) this.#drop(wish);
-    if (this.#small.delete(segment)) this.#smallBytes -= segment.chargedBytes;
+    this.#removeSmall(segment);
     this.#spool.give(segment);
     this.#serve();
+  }
+
+  #addSmall(segment: Segment): void {
+    this.#small.add(segment);
+    this.#smallBytes += segment.chargedBytes;
+  }
+
+  #removeSmall(segment: Segment): void {
+    if (this.#small.delete(segment)) this.#smallBytes -= segment.chargedBytes;
+  }
+
+  #charge(segment: Segment, chargedBytes: number): void {
+    this.#removeSmall(segment);
+    this.#spool.charge(segment, chargedBytes);
   }
 
   async #wait(wish: Wish, leaving: AbortSignal): Promise<Segment | undefined> {
@@ -203,14 +224,11 @@ export class SpoolQueue {
   #grant(wish: Wish): Segment {
     const isAmongSmall = !this.#fits(wish);
     if (wish.segment !== undefined) {
-      this.#spool.charge(wish.segment, wish.chargedBytes);
+      this.#charge(wish.segment, wish.chargedBytes);
       return wish.segment;
     }
     const segment = this.#spool.take(wish.sizeBytes, wish.chargedBytes);
-    if (isAmongSmall) {
-      this.#small.add(segment);
-      this.#smallBytes += segment.chargedBytes;
-    }
+    if (isAmongSmall) this.#addSmall(segment);
     return segment;
   }
 
@@ -257,12 +275,14 @@ export class SpoolQueue {
 
   #fits(wish: Wish): boolean {
     const { limitBytes, hardBytes, usedBytes } = this.#spool;
-    const moreBytes = wish.chargedBytes - (wish.segment?.chargedBytes ?? 0);
-    const usedThen = usedBytes - this.#smallBytes + moreBytes;
+    const beforeBytes = wish.segment?.chargedBytes ?? 0;
+    const isSmall = wish.segment !== undefined && this.#small.has(wish.segment);
+    const smallBytes = this.#smallBytes - (isSmall ? beforeBytes : 0);
+    const usedThen = usedBytes - beforeBytes + wish.chargedBytes - smallBytes;
     const mayExceed = this.#inFlight.size === 0;
     if (usedThen > limitBytes && !mayExceed) return false;
     const reserveBytes = this.#isEnough(wish) ? 0 : this.#partBytes;
-    const mainBytes = hardBytes - this.#smallBytesMax;
+    const mainBytes = hardBytes - Math.max(smallBytes, this.#smallBytesMax);
     return usedThen + reserveBytes <= mainBytes && this.#hasPlace(wish);
   }
 
