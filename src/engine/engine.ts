@@ -16,6 +16,7 @@ import { Namespace } from "./namespace.ts";
 import { OpenFiles } from "./open-files.ts";
 import type { OpenedAs, Writer } from "./open-files.ts";
 import { Removal } from "./removal.ts";
+import type { RemovalDeps } from "./removal.ts";
 import { openFileRecords, openRecordOf, releasedRecordOf, restoreOpenFiles } from "./resume.ts";
 import { PartSizes } from "./part-sizes.ts";
 import { parseOpenFlags } from "./open-flags.ts";
@@ -79,7 +80,8 @@ export class Engine {
     this.#discarded = new DiscardedUploads(store, journal, config.latePartChecksMs);
     const { table, answers } = this;
     const [names, files, deletions] = [this.#names, this.#files, this.#deletions];
-    this.#removal = new Removal({ store, table, names, answers, deletions, config });
+    const settled: RemovalDeps["settled"] = (...asked) => this.#writing.settled(...asked);
+    this.#removal = new Removal({ store, table, names, answers, deletions, config, settled });
     this.#local = new LocalNames({ table, names, deletions, config });
     const { writePartSizeBytes, requestLimitMs } = config;
     const partSizes = new PartSizes(writePartSizeBytes, config.writePartLimits);

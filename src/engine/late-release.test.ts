@@ -111,10 +111,25 @@ for (const [how, flags] of Object.entries({ reading: O_RDONLY, overwriting: O_WR
   });
 }
 
+test("an unlink waits for the RELEASE of an empty file that was closed", async () => {
+  const { store, engine, readSlowly, createAndClose } = await begin();
+  const handle = await createAndClose("stamp");
+  const others = Array.from({ length: READERS }, (_, n) => `other-${n}`);
+  const reads = await readSlowly(...others);
+  const unlinking = engine.unlink(ROOT_NODEID, "stamp", "0.2");
+  await sleep(LATE_MS);
+  store.letGo();
+  await Promise.all(reads);
+  await engine.release(handle);
+  await unlinking;
+  assert.equal(store.body("stamp"), undefined);
+});
+
 test("a file that stays open is refused after a second", async () => {
   const { engine, openAs, createAndClose } = await begin();
   const handle = await createAndClose("report"); // `{ sleep 100; echo x; } > report`
   await assert.rejects(openAs("report", O_RDONLY), isRefused);
+  await assert.rejects(engine.unlink(ROOT_NODEID, "report", "0.2"), isRefused);
   await engine.release(handle);
 });
 

@@ -8,7 +8,6 @@ import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 import type { Namespace } from "./namespace.ts";
 import { PosixFailure } from "./posix-failure.ts";
-import { settled } from "./writing.ts";
 
 const NEVER = new AbortController().signal;
 /** The outcome of a deletion that S3 has refused, or has not answered. */
@@ -21,6 +20,8 @@ export interface RemovalDeps {
   readonly answers: Answers;
   readonly deletions: Deletions;
   readonly config: EngineConfig;
+  /** Waits for an upload that ends soon, and for a RELEASE that may be on its way. */
+  readonly settled: (inode: Inode, leaving: AbortSignal) => Promise<void>;
 }
 
 /** An object to delete. `removed` is called when S3 has none of that version any more. */
@@ -53,7 +54,8 @@ export class Removal {
     const path = names.resolve(parent, name);
     const restored = this.#restored.get(unique);
     if (restored !== undefined) return restored;
-    return this.#whenFree(path, leaving, settled, async (inode) => {
+    const look = (inode: Inode) => this.#deps.settled(inode, leaving);
+    return this.#whenFree(path, leaving, look, async (inode) => {
       if (inode.kind === "directory") throw new PosixFailure("EISDIR", path);
       if (!config.allowDelete) throw new PosixFailure("EPERM", "needs --allow-delete");
       if (inode.upload !== undefined) throw new PosixFailure("EPERM", "file is open for writing");

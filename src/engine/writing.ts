@@ -301,9 +301,3 @@ export class Writing {
 function isWhole({ upload, isClosed, isReleased }: Writer): boolean {
   return upload.completing || ((isClosed || isReleased) && upload.failure === undefined);
 }
-
-/** An upload that is being completed ends soon: a caller that comes now sees the finished file. */
-export async function settled(inode: Inode): Promise<void> {
-  if (inode.upload?.completing !== true) return;
-  await inode.upload.complete().catch(() => undefined);
-}
