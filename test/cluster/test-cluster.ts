@@ -12,6 +12,7 @@ import type { Cluster } from "../../tools/stack/cluster.ts";
 import type { NodeSetup } from "../../tools/stack/cluster-config.ts";
 import { ClusterWatch } from "../../tools/stack/cluster-watch.ts";
 import { installDriver, volumeMountsOf } from "../../tools/stack/driver.ts";
+import type { DriverSetup } from "../../tools/stack/driver.ts";
 import { clientOf } from "../../tools/stack/s3-client.ts";
 import type { S3Access } from "../../tools/stack/s3-server.ts";
 
@@ -23,10 +24,14 @@ export interface TestCluster extends AsyncDisposable {
   readonly watch: ClusterWatch;
 }
 
-export async function startTestCluster(setup?: NodeSetup): Promise<TestCluster> {
+/** `driver`: how the chart is installed, which may take things on the cluster's network. */
+export async function startTestCluster(
+  setup?: NodeSetup,
+  driver: (cluster: Cluster) => DriverSetup | Promise<DriverSetup> = () => ({}),
+): Promise<TestCluster> {
   await using owned = new AsyncDisposableStack();
   const cluster = owned.use(await startCluster(setup));
-  await installDriver(cluster);
+  await installDriver(cluster, await driver(cluster));
   const watch = owned.use(await ClusterWatch.start(cluster));
   const all = owned.move();
   return { cluster, watch, [Symbol.asyncDispose]: () => all.disposeAsync() };

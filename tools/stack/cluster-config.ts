@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { BUSYBOX_IMAGE } from "./busybox-image.ts";
 import { cgroupOf } from "./cgroups.ts";
 import type { Instance } from "./instance.ts";
+import { POD_CIDR } from "./machine.ts";
 
 export const CONTAINERD_SOCKET = "/run/containerd/containerd.sock";
 /** Of Kubernetes' programs and containerd. Memory is there; for the processor everybody waits. */
@@ -31,7 +32,6 @@ export const TUNED_NODE: NodeSetup = {
   runtime: "crun",
   readsByRole: true,
 };
-const POD_CIDR = "10.244.0.0/24";
 
 /** The files that the node's parts are started with, by what reads them. */
 export interface ClusterConfig {

@@ -6,25 +6,29 @@ import { IMAGE, IMAGE_ARCHIVE } from "../image.ts";
 import { programs } from "../programs.ts";
 import { run } from "../run.ts";
 import type { Cluster } from "./cluster.ts";
+import type { S3Access } from "./s3-server.ts";
 
 const CHART = join(import.meta.dirname, "../../deploy/chart");
 export const DRIVER_NAMESPACE = "kube-system";
 const RELEASE = "s3csi";
 
+export interface DriverSetup {
+  /** Chart values, beside or in place of the usual ones. */
+  readonly values?: Readonly<Record<string, string>>;
+  /** Chart values that are read from files. */
+  readonly files?: Readonly<Record<string, string>>;
+  /** False: the driver's Secret is created later. */
+  readonly hasSecret?: boolean;
+}
+
 /**
  * Installs the chart as a user would: image, credentials, `helm install`; ready when it returns.
  */
-export async function installDriver(cluster: Cluster): Promise<void> {
+export async function installDriver(cluster: Cluster, setup: DriverSetup = {}): Promise<void> {
   const { s3, kubeconfig } = cluster;
   await cluster.importImage(IMAGE_ARCHIVE);
-  const secret = {
-    apiVersion: "v1",
-    kind: "Secret",
-    metadata: { name: "s3-secret", namespace: DRIVER_NAMESPACE },
-    stringData: { access_key_id: s3.accessKeyId, secret_access_key: s3.secretAccessKey },
-  };
-  await cluster.apply(secret);
-  const [repository, tag] = IMAGE.split(/:(?=[^:]*$)/);
+  if (setup.hasSecret !== false) await cluster.apply(driverSecret(s3));
+  const [repository = "", tag = ""] = IMAGE.split(/:(?=[^:]*$)/);
   const values = {
     "image.repository": repository,
     "image.tag": tag,
@@ -32,13 +36,28 @@ export async function installDriver(cluster: Cluster): Promise<void> {
     "s3.endpointUrl": s3.endpoint,
     "s3.region": s3.region,
     "controller.replicas": "1", // its log is one log
+    ...setup.values,
   };
-  const sets = Object.entries(values).flatMap(([key, value]) => ["--set", `${key}=${value}`]);
+  const sets = [...flagsOf("--set", values), ...flagsOf("--set-file", setup.files ?? {})];
   const target = ["--namespace", DRIVER_NAMESPACE, "--kubeconfig", kubeconfig];
   const helm = join(await programs("helm"), "helm");
   await run(helm, ["install", RELEASE, CHART, ...target, ...sets, "--wait", "--timeout=90s"]);
   const node = `daemonset/${RELEASE}-node`;
   await cluster.kubectl(["rollout", "status", node, "-n", DRIVER_NAMESPACE, "--timeout=60s"]);
+}
+
+/** The driver's own credentials, by the name that the chart expects. */
+export function driverSecret({ accessKeyId, secretAccessKey }: S3Access): object {
+  return {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: "s3-secret", namespace: DRIVER_NAMESPACE },
+    stringData: { access_key_id: accessKeyId, secret_access_key: secretAccessKey },
+  };
+}
+
+function flagsOf(flag: string, values: Readonly<Record<string, string>>): string[] {
+  return Object.entries(values).flatMap(([key, value]) => [flag, `${key}=${value}`]);
 }
 
 /** All that the pods of one part of the driver have logged: of two controllers, one has led. */

@@ -6,8 +6,11 @@ import type { Instance } from "./instance.ts";
 import { killIfThere, onlyChildOf } from "./processes.ts";
 import { Service } from "./service.ts";
 
-const HOST_ADDRESS = "10.99.0.1/30";
+/** Of the host, as the machine and its pods see it. */
+export const HOST_ADDRESS = "10.99.0.1";
 export const MACHINE_ADDRESS = "10.99.0.2";
+/** The addresses of pods, which the host reaches through the machine. */
+export const POD_CIDR = "10.244.0.0/24";
 const NAMESPACES = ["--mount", "--pid", "--net", "--ipc", "--uts"];
 const BOOTED_WITHIN_MS = 10_000;
 
@@ -112,14 +115,15 @@ export function programDirName(dir: string): string {
 async function connectNetwork(link: string, pid: number): Promise<void> {
   const peer = ["peer", "name", "eth0", "netns", String(pid)];
   await run("ip", ["link", "add", link, "type", "veth", ...peer]);
-  await run("ip", ["address", "add", HOST_ADDRESS, "dev", link]);
+  await run("ip", ["address", "add", `${HOST_ADDRESS}/30`, "dev", link]);
   await run("ip", ["link", "set", link, "up"]);
+  await run("ip", ["route", "add", POD_CIDR, "via", MACHINE_ADDRESS, "dev", link]);
 }
 
 const NETWORK_INSIDE = `
   ip link set lo up
   ip address add ${MACHINE_ADDRESS}/30 dev eth0
   ip link set eth0 up
-  ip route add default via ${HOST_ADDRESS.replace(/\/.*/, "")}
+  ip route add default via ${HOST_ADDRESS}
   echo 1 > /proc/sys/net/ipv4/ip_forward
 `;
