@@ -14,6 +14,8 @@ import { TestBucket } from "./test-bucket.ts";
 const run = promisify(execFile);
 const OWNER = 4321;
 const OTHER = 5432;
+/** The engine's user can start the pinned Node also where the clone is below root's own home. */
+const READS_CLONE = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"];
 
 /** As in a Mountpoint Pod: root mounts, an ordinary user serves. */
 async function mountAs(uid: number, bucket: TestBucket, args: readonly string[]) {
@@ -36,15 +38,25 @@ async function mountAs(uid: number, bucket: TestBucket, args: readonly string[])
   ];
   const engine = spawn(
     "setpriv",
-    [...identity(uid), process.execPath, ...MOUNT, bucket.name, "/dev/fd/3", ...mode, ...args],
+    [
+      ...identity(uid),
+      ...READS_CLONE,
+      process.execPath,
+      ...MOUNT,
+      bucket.name,
+      "/dev/fd/3",
+      ...mode,
+      ...args,
+    ],
     { env: engineEnvironment(bucket), stdio: ["ignore", "pipe", "inherit", fd] },
   );
+  const ended = once(engine, "exit").then(() => assert.fail("the engine has ended"));
   owned.defer(async () => {
     engine.kill("SIGKILL");
-    await once(engine, "exit");
+    await ended.catch(() => undefined);
   });
   assert(engine.stdout !== null);
-  await once(engine.stdout, "data"); // "mounted" is the first line
+  await Promise.race([once(engine.stdout, "data"), ended]); // "mounted" is the first line
   const all = owned.move();
   return { dir, [Symbol.asyncDispose]: () => all.disposeAsync() };
 }
