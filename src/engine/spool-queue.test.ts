@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
+import { wholeCharge } from "../journal/segment.ts";
 import type { Segment } from "../journal/segment.ts";
 import { Spool } from "../journal/spool.ts";
 import { SpoolQueue } from "./spool-queue.ts";
@@ -119,7 +120,11 @@ test("whatever the order, all writers come to their end within the hard limit", 
   await fc.assert(property, { numRuns: 100 });
 });
 
+/** In whole pages, as all memory is granted. */
+const LARGE_PART_BYTES = wholeCharge(96_000);
 const FIRST_BYTES = 1_000;
+/** A place that grows in steps. */
+const PLACE_BYTES = wholeCharge(9_000);
 
 /** A segment, also after the engine that took it has died. */
 interface Held {
@@ -147,6 +152,7 @@ class MortalQueue {
   }
 
   die(): void {
+    const { usedBytes } = this;
     this.#death.abort();
     this.#death = new AbortController();
     this.#start();
@@ -154,6 +160,14 @@ class MortalQueue {
       const { at, sizeBytes } = held.segment;
       held.segment = this.#queue.claim(at, sizeBytes);
     }
+    assert(this.usedBytes <= usedBytes, `${this.usedBytes} bytes after the death of ${usedBytes}`);
+  }
+
+  /** Bytes of whole pages that have data, without the headers. */
+  get #pageBytes(): number {
+    return this.#held
+      .values()
+      .reduce((sum, { segment }) => sum + wholeCharge(segment.filledBytes), 0);
   }
 
   /** Asks one engine after the other until one of them has memory. */
@@ -168,6 +182,8 @@ class MortalQueue {
       segment.append(Buffer.alloc(sizeBytes));
       const held = { segment };
       this.#held.add(held);
+      const pageBytes = this.#pageBytes;
+      assert(pageBytes <= this.#spool.hardBytes, `${pageBytes} bytes of whole pages`);
       return held;
     }
   }
@@ -188,13 +204,13 @@ class MortalQueue {
   }
 
   #start(): void {
-    this.#spool = new Spool(this.#memory, { limitBytes: 5_000, hardBytes: 16_000 });
-    this.#queue = new SpoolQueue(this.#spool, PART_BYTES);
+    this.#spool = new Spool(this.#memory, { limitBytes: 30_000, hardBytes: 130_000 });
+    this.#queue = new SpoolQueue(this.#spool, LARGE_PART_BYTES);
   }
 }
 
 test("all writers come to their end however often engines die", async () => {
-  const files = fc.array(fc.integer({ min: 1, max: 3 }), { minLength: 1, maxLength: 20 });
+  const files = fc.array(fc.integer({ min: 1, max: 3 }), { minLength: 1, maxLength: 40 });
   const lives = fc.array(fc.nat({ max: 12 }), { maxLength: 6 });
   const property = fc.asyncProperty(
     files,
@@ -204,13 +220,16 @@ test("all writers come to their end however often engines die", async () => {
       const queue = new MortalQueue();
       const pause = () => turnsPass(n.next().value ?? 0);
       const write = async (parts: number) => {
+        const isSmall = parts % 2 === 1;
         let first: Held | undefined = await queue.take(FIRST_BYTES, (life, death) =>
-          life.takeSmall(FIRST_BYTES, death),
+          isSmall
+            ? life.takeSmall(wholeCharge(FIRST_BYTES), death)
+            : life.take(PLACE_BYTES, FIRST_BYTES, death),
         );
         for (let part = 0; part < parts; part++) {
           await pause();
-          const large = await queue.take(PART_BYTES, (life, death) =>
-            life.take(PART_BYTES, PART_BYTES, death),
+          const large = await queue.take(LARGE_PART_BYTES, (life, death) =>
+            life.take(LARGE_PART_BYTES, LARGE_PART_BYTES, death),
           );
           assert(queue.usedBytes <= queue.hardBytes, `${queue.usedBytes} bytes`);
           if (first !== undefined) queue.give(first);

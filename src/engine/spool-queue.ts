@@ -53,7 +53,8 @@ interface Waiting extends Wish {
  * Small files have a little memory of their own: most are closed, and return it, right away. The
  * journal does not say which segments are in it, so a successor counts all small ones there, even
  * if they are more than it has room for. None of them may use up the reserve, or the reserve would
- * be smaller after each death of an engine, until nobody could fill a part.
+ * be smaller after each death of an engine, until nobody could fill a part. For the same reason
+ * memory is granted in whole pages, as a successor charges it.
  */
 export class SpoolQueue {
   readonly #spool: Spool;
@@ -98,16 +99,16 @@ export class SpoolQueue {
     chargedBytes = sizeBytes,
     enoughBytes = this.#partBytes,
   ): Segment | undefined {
-    if (this.#waiting.length > 0) return undefined;
-    if (!this.#fits({ segment: undefined, sizeBytes, chargedBytes, enoughBytes })) return undefined;
-    return this.#spool.take(sizeBytes, chargedBytes);
+    const wish = wishFor(undefined, sizeBytes, chargedBytes, enoughBytes);
+    if (this.#waiting.length > 0 || !this.#fits(wish)) return undefined;
+    return this.#spool.take(sizeBytes, wish.chargedBytes);
   }
 
   /** More memory for a segment if it can be had at once. */
   tryCharge(segment: Segment, chargedBytes: number, enoughBytes = this.#partBytes): boolean {
-    const wish = { segment, sizeBytes: segment.sizeBytes, chargedBytes, enoughBytes };
+    const wish = wishFor(segment, segment.sizeBytes, chargedBytes, enoughBytes);
     if (this.#waiting.length > 0 || !this.#fits(wish)) return false;
-    this.#charge(segment, chargedBytes);
+    this.#charge(segment, wish.chargedBytes);
     return true;
   }
 
@@ -118,13 +119,12 @@ export class SpoolQueue {
     leaving: AbortSignal,
     enoughBytes = this.#partBytes,
   ): Promise<Segment | undefined> {
-    return this.#wait({ segment: undefined, sizeBytes, chargedBytes, enoughBytes }, leaving);
+    return this.#wait(wishFor(undefined, sizeBytes, chargedBytes, enoughBytes), leaving);
   }
 
   /** A new segment for the first bytes of a file, likewise. */
   takeSmall(sizeBytes: number, leaving: AbortSignal): Promise<Segment | undefined> {
-    const enoughBytes = this.#partBytes;
-    const wish = { segment: undefined, sizeBytes, chargedBytes: sizeBytes, enoughBytes };
+    const wish = wishFor(undefined, sizeBytes, sizeBytes, this.#partBytes);
     return this.#wait({ ...wish, isSmall: true }, leaving);
   }
 
@@ -135,8 +135,7 @@ export class SpoolQueue {
     leaving: AbortSignal,
     enoughBytes = this.#partBytes,
   ): Promise<Segment | undefined> {
-    const { sizeBytes } = segment;
-    return this.#wait({ segment, sizeBytes, chargedBytes, enoughBytes }, leaving);
+    return this.#wait(wishFor(segment, segment.sizeBytes, chargedBytes, enoughBytes), leaving);
   }
 
   /** A segment that an earlier engine has filled. */
@@ -290,4 +289,14 @@ export class SpoolQueue {
     if (wish.isSmall !== true || !this.#hasPlace(wish)) return false;
     return this.#smallBytes + wish.chargedBytes <= this.#smallBytesMax;
   }
+}
+
+function wishFor(
+  segment: Segment | undefined,
+  sizeBytes: number,
+  askedBytes: number,
+  enoughBytes: number,
+): Wish {
+  const chargedBytes = Math.min(wholeCharge(askedBytes), sizeBytes);
+  return { segment, sizeBytes, chargedBytes, enoughBytes };
 }
