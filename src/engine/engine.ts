@@ -80,7 +80,7 @@ export class Engine {
     this.#discarded = new DiscardedUploads(store, journal, config.latePartChecksMs);
     const { table, answers } = this;
     const [names, files, deletions] = [this.#names, this.#files, this.#deletions];
-    const settled: RemovalDeps["settled"] = (...asked) => this.#writing.settled(...asked);
+    const settled: RemovalDeps["settled"] = (...asked) => this.#writing.settledSoon(...asked);
     this.#removal = new Removal({ store, table, names, answers, deletions, config, settled });
     this.#local = new LocalNames({ table, names, deletions, config });
     const { writePartSizeBytes, requestLimitMs } = config;

@@ -112,17 +112,36 @@ for (const [how, flags] of Object.entries({ reading: O_RDONLY, overwriting: O_WR
 }
 
 test("an unlink waits for the RELEASE of an empty file that was closed", async () => {
-  const { store, engine, readSlowly, createAndClose } = await begin();
+  const { store, engine, createAndClose } = await begin();
   const handle = await createAndClose("stamp");
-  const others = Array.from({ length: READERS }, (_, n) => `other-${n}`);
-  const reads = await readSlowly(...others);
   const unlinking = engine.unlink(ROOT_NODEID, "stamp", "0.2");
-  await sleep(LATE_MS);
-  store.letGo();
-  await Promise.all(reads);
+  await sleep(LATE_MS / 4);
   await engine.release(handle);
   await unlinking;
   assert.equal(store.body("stamp"), undefined);
+});
+
+test("an unlink does not wait for reads: the kernel locks file and directory", async () => {
+  const { store, engine, readSlowly, createAndClose } = await begin();
+  const handle = await createAndClose("report");
+  const reads = await readSlowly(...Array.from({ length: READERS }, (_, n) => `other-${n}`));
+  await assert.rejects(engine.unlink(ROOT_NODEID, "report", "0.2"), isRefused);
+  store.letGo();
+  await Promise.all(reads);
+  await engine.release(handle);
+});
+
+test("an unlink that is interrupted while it waits for a RELEASE removes nothing", async () => {
+  const { store, engine, createAndClose } = await begin();
+  const handle = await createAndClose("stamp");
+  const leaving = new AbortController();
+  const unlinking = engine.unlink(ROOT_NODEID, "stamp", "0.2", leaving.signal);
+  const refused = assert.rejects(unlinking, isInterruption);
+  await new Promise(setImmediate);
+  leaving.abort();
+  await refused;
+  await engine.release(handle);
+  assert.equal(store.body("stamp")?.length, 0);
 });
 
 test("a file that stays open is refused after a second", async () => {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { within } from "../base/within.ts";
 import type { Inode } from "./inode.ts";
 import type { PendingReads } from "./pending-reads.ts";
 import { PosixFailure } from "./posix-failure.ts";
@@ -10,6 +11,15 @@ export interface LateReleaseDeps {
   readonly reads: PendingReads;
   /** However many READs are pending, no caller waits longer. */
   readonly requestLimitMs: number;
+}
+
+/**
+ * Waits a second at most for a RELEASE that may be on its way: for a request during which the kernel
+ * locks the file and its directory, so that writers and other names of the directory wait as long.
+ */
+export async function releaseSoon(released: Promise<void>, leaving: AbortSignal): Promise<void> {
+  const signal = AbortSignal.any([AbortSignal.timeout(LATE_RELEASE_MS), leaving]);
+  await within(released, signal, () => new Error("no RELEASE")).catch(() => undefined);
 }
 
 /**

@@ -54,10 +54,12 @@ export class Removal {
     const path = names.resolve(parent, name);
     const restored = this.#restored.get(unique);
     if (restored !== undefined) return restored;
-    const look = (inode: Inode) => this.#deps.settled(inode, leaving);
-    return this.#whenFree(path, leaving, look, async (inode) => {
+    const look = async (inode: Inode) => {
       if (inode.kind === "directory") throw new PosixFailure("EISDIR", path);
       if (!config.allowDelete) throw new PosixFailure("EPERM", "needs --allow-delete");
+      await this.#deps.settled(inode, leaving);
+    };
+    return this.#whenFree(path, leaving, look, async (inode) => {
       if (inode.upload !== undefined) throw new PosixFailure("EPERM", "file is open for writing");
       const removed = () => table.remove(path);
       if (!inode.local) {

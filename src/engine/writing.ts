@@ -9,7 +9,7 @@ import type { OwnerRole } from "./file-owners.ts";
 import type { Inode } from "./inode.ts";
 import type { InodeTable } from "./inode-table.ts";
 import { LastClose } from "./last-close.ts";
-import { lateRelease } from "./late-release.ts";
+import { lateRelease, releaseSoon } from "./late-release.ts";
 import type { Namespace } from "./namespace.ts";
 import type { OpenFiles, Writer } from "./open-files.ts";
 import type { OpenFlags } from "./open-flags.ts";
@@ -168,12 +168,21 @@ export class Writing {
    * Waits for an upload that ends soon, and for the RELEASE that ends a file if close(2) did not:
    * a caller that comes now sees the finished file.
    */
-  async settled(inode: Inode, leaving?: AbortSignal): Promise<void> {
+  settled(inode: Inode, leaving?: AbortSignal): Promise<void> {
+    return this.#settled(inode, (released) => this.#late(inode, released, leaving));
+  }
+
+  /** Likewise for an unlink, which must not wait for long: see releaseSoon(). */
+  settledSoon(inode: Inode, leaving: AbortSignal): Promise<void> {
+    return this.#settled(inode, (released) => releaseSoon(released, leaving));
+  }
+
+  async #settled(inode: Inode, wait: (released: Promise<void>) => Promise<void>): Promise<void> {
     const writer = this.#deps.files.writerOf(inode);
     if (writer === undefined) return;
     const { upload, lastClose } = writer;
     const { expected } = lastClose;
-    if (expected !== undefined && !upload.completing) await this.#late(inode, expected, leaving);
+    if (expected !== undefined && !upload.completing) await wait(expected);
     if (!upload.completing && !writer.isReleased) return;
     await upload.complete().catch(() => undefined);
   }
