@@ -1,7 +1,7 @@
 # The front door. Every target does its own set-up and can be run twice; `make help` lists them.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint build bench image up down fmt gen tools clean
+.PHONY: help demo test check lint build bench image up down fmt gen picture tools clean
 
 cpu := $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x64)
 node := node_modules/node-linux-$(cpu)/bin/node
@@ -50,6 +50,9 @@ fmt: $(node) ## format all files
 gen: $(node) ## generate the gRPC code from src/csi/proto, and docs/options.md
 	@$(node) tools/option-page.ts
 	@$(bin)/buf generate src/csi/proto --template src/csi/proto/buf.gen.yaml
+
+picture: $(node) ## docs/images/demo.svg, from a run of the demo
+	@$(node) tools/demo-picture.ts
 
 tools: $(node) ## build the programs of the test stack into the cache
 	@$(node) tools/programs.ts

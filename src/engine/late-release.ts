@@ -14,8 +14,8 @@ export interface LateReleaseDeps {
 }
 
 /**
- * Waits a second at most for a RELEASE that may be on its way: for a request during which the kernel
- * locks the file and its directory, so that writers and other names of the directory wait as long.
+ * Waits a second at most for a RELEASE that may be on its way: for a request during which the
+ * kernel locks the file and its directory, so that writers and other names there wait as long.
  */
 export async function releaseSoon(released: Promise<void>, leaving: AbortSignal): Promise<void> {
   const signal = AbortSignal.any([AbortSignal.timeout(LATE_RELEASE_MS), leaving]);
