@@ -30,7 +30,8 @@ export function terminalSvg(title: string, lines: readonly TerminalLine[]): stri
     return `<text ${place}${styleOf(text)}>${escaped(text.slice(0, COLUMNS))}</text>`;
   });
   const seconds = (totalMs / 1000).toFixed(1);
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img">
+  const attributes = `viewBox="0 0 ${width} ${height}" role="img" xml:space="preserve"`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" ${attributes}>
 <title>${escaped(title)}</title>
 <style>
 text{font:13px ui-monospace,"DejaVu Sans Mono",Menlo,monospace;fill:#e2e8f0;white-space:pre}
