@@ -43,7 +43,7 @@ async function main(args: readonly string[], env: Environment): Promise<number> 
   const [name = "--help", ...rest] = args;
   if (name === "--help" || name === "-h") return say(USAGE);
   if (name === "--version" || rest.includes("--version")) return say(`s3csi ${VERSION}`);
-  const role = ROLES[name];
+  const role = Object.hasOwn(ROLES, name) ? ROLES[name] : undefined;
   if (role === undefined) {
     throw new Failure("invalid", `unknown role "${name}": one of ${Object.keys(ROLES).join(", ")}`);
   }

@@ -54,6 +54,7 @@ export class Removal {
     const path = names.resolve(parent, name);
     const restored = this.#restored.get(unique);
     if (restored !== undefined) return restored;
+    const removed = () => table.remove(path);
     const look = async (inode: Inode) => {
       if (inode.kind === "directory") throw new PosixFailure("EISDIR", path);
       if (!config.allowDelete) throw new PosixFailure("EPERM", "needs --allow-delete");
@@ -61,7 +62,6 @@ export class Removal {
     };
     return this.#whenFree(path, leaving, look, async (inode) => {
       if (inode.upload !== undefined) throw new PosixFailure("EPERM", "file is open for writing");
-      const removed = () => table.remove(path);
       if (!inode.local) {
         const [key, etag] = [names.keyOf(path), inode.object?.etag ?? ""];
         return this.#delete({ path, key, etag, removed }, unique, leaving);

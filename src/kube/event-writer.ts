@@ -22,15 +22,22 @@ export interface EventText {
   readonly note: string;
 }
 
-const NOTE_CHARS_MAX = 1_000;
+/** The API server counts the bytes of UTF-8, although its error speaks of characters. */
+const NOTE_BYTES_MAX = 1_024;
+const ELLIPSIS = "…";
+/** With the dot and the random part, the event's name stays below the 253 that are allowed. */
+const OBJECT_NAME_CHARS_MAX = 200;
 const SAME_AGAIN_MS = 300_000;
 /** As many as there are pods in a large cluster. */
 const REMEMBERED_MAX = 10_000;
 
-/** A write of an event that is under way or has succeeded. */
+/** An event refused as invalid would be refused again; after another failure a retry may help. */
+type Outcome = "written" | "refused" | "failed";
+
+/** A write of an event that is under way, has succeeded or can't succeed. */
 interface Attempt {
   readonly atMs: number;
-  readonly isWritten: Promise<boolean>;
+  readonly outcome: Promise<Outcome>;
 }
 
 /** Tells a user in `kubectl describe` what happens. Best effort: an event never fails its cause. */
@@ -59,8 +66,8 @@ export class EventWriter {
   /**
    * Resolves with whether the event is written, now or in the last five minutes. The API server
    * gets the same words about the same object once in that time, and after a failure once more for
-   * each further call. Beyond REMEMBERED_MAX other events are dropped: they would be repeated
-   * without end.
+   * each further call, unless it refused the event as invalid. Beyond REMEMBERED_MAX other events
+   * are dropped: they would be repeated without end.
    */
   async tryWrite(regarding: Regarding, text: EventText, signal: AbortSignal): Promise<boolean> {
     const words = `${regarding.uid} ${text.reason} ${text.note}`;
@@ -68,18 +75,18 @@ export class EventWriter {
     const nowMs = Date.now();
     this.#forgetBefore(nowMs - SAME_AGAIN_MS);
     const earlier = this.#recent.get(key);
-    if (earlier !== undefined) return earlier.isWritten;
+    if (earlier !== undefined) return (await earlier.outcome) === "written";
     if (this.#recent.size >= REMEMBERED_MAX) return false;
-    const attempt = { atMs: nowMs, isWritten: this.#create(regarding, text, signal) };
+    const attempt = { atMs: nowMs, outcome: this.#create(regarding, text, signal) };
     this.#recent.set(key, attempt);
-    const isWritten = await attempt.isWritten;
-    if (!isWritten && this.#recent.get(key) === attempt) this.#recent.delete(key);
-    return isWritten;
+    const outcome = await attempt.outcome;
+    if (outcome === "failed" && this.#recent.get(key) === attempt) this.#recent.delete(key);
+    return outcome === "written";
   }
 
-  async #create(regarding: Regarding, text: EventText, signal: AbortSignal): Promise<boolean> {
+  async #create(regarding: Regarding, text: EventText, signal: AbortSignal): Promise<Outcome> {
     const namespace = regarding.namespace ?? "default";
-    const name = `${regarding.name.slice(0, 200)}.${randomBytes(8).toString("hex")}`;
+    const name = `${shortName(regarding.name)}.${randomBytes(8).toString("hex")}`;
     const event = {
       apiVersion: "events.k8s.io/v1",
       kind: "Event",
@@ -90,16 +97,18 @@ export class EventWriter {
       type: text.type,
       reason: text.reason,
       action: text.action,
-      note: text.note.slice(0, NOTE_CHARS_MAX),
+      note: shortNote(text.note),
       regarding,
     };
     try {
       await this.#client.create(EVENTS, event, signal);
-      return true;
+      return "written";
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      this.#log.debug({ err: error, reason: text.reason }, "event not written");
-      return false;
+      const isRefused = error.kind === "invalid";
+      const level = isRefused ? "warn" : "debug";
+      this.#log[level]({ err: error, reason: text.reason }, "event not written");
+      return isRefused ? "refused" : "failed";
     }
   }
 
@@ -109,4 +118,23 @@ export class EventWriter {
       this.#recent.delete(key);
     }
   }
+}
+
+/** A legal name may be cut at any character but these: no label of an event's name ends in them. */
+function shortName(name: string): string {
+  return name.slice(0, OBJECT_NAME_CHARS_MAX).replace(/[-.]+$/, "");
+}
+
+/** Cut between two code points, never inside one. */
+function shortNote(note: string): string {
+  const bytes = Buffer.from(note);
+  if (bytes.length <= NOTE_BYTES_MAX) return note;
+  let end = NOTE_BYTES_MAX - Buffer.byteLength(ELLIPSIS);
+  while (isContinuation(bytes[end])) end -= 1;
+  return `${bytes.toString("utf8", 0, end)}${ELLIPSIS}`;
+}
+
+/** Of UTF-8: a byte of a code point that is not the first one. */
+function isContinuation(byte = 0): boolean {
+  return (byte & 0xc0) === 0x80;
 }

@@ -83,11 +83,12 @@ for (const row of rows) {
   });
 }
 
-test("a container too small to work is refused", () => {
+test("a container too small to work is refused, in a way that does not end its mount", () => {
   assert.throws(
     () => memoryBudget({ ...WISHES, containerBytes: 64 * MIB }),
     (error) =>
       error instanceof Failure &&
+      error.kind === "refused" &&
       error.message === "a memory limit of 64 MiB is too small: at least 96 MiB are needed",
   );
 });

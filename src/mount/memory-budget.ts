@@ -1,10 +1,10 @@
 import { Failure } from "../base/failure.ts";
 import type { CacheMemory } from "../cache/disk-cache.ts";
+import { MEMORY_LIMIT_MIB_MIN } from "../volume/engine.ts";
 
 const MIB = 1 << 20;
 const PAGE_BYTES = 4096;
-/** Where this is not to be had nothing works: two processes, a part and a few names. */
-const CONTAINER_BYTES_MIN = 96 * MIB;
+const CONTAINER_BYTES_MIN = MEMORY_LIMIT_MIB_MIN.s3csi * MIB;
 /** The rest is for the kernel's own pages, and for what nobody has thought of. */
 const USABLE_SHARE = 0.9;
 /** Supervisor and engine: 25 MiB when idle (measured), and their code, requests and listings. */
@@ -102,7 +102,8 @@ export function memoryBudget(wishes: MemoryWishes): MemoryBudget {
   if (containerBytes < CONTAINER_BYTES_MIN) {
     const limit = `a memory limit of ${Math.floor(containerBytes / MIB)} MiB is too small`;
     const least = `at least ${CONTAINER_BYTES_MIN / MIB} MiB are needed`;
-    throw new Failure("invalid", `${limit}: ${least}`);
+    // Not "invalid", which ends a mount at once: in a container with a corrected limit it goes on.
+    throw new Failure("refused", `${limit}: ${least}`);
   }
   return limited(containerBytes, wishes);
 }

@@ -12,7 +12,7 @@ import type { MountFds } from "../sys/mount-fds.ts";
 import type { MountpointPod } from "./cluster-view.ts";
 import { finishBy, REKEY_WITHIN_MS } from "./kept-mount.ts";
 import type { KeptMount, MountNews, MountState, Server, Source } from "./kept-mount.ts";
-import type { Patience } from "./patience.ts";
+import type { GiveUpTimer } from "./give-up-timer.ts";
 
 /** What a mount is, whoever serves it. */
 export interface HeldParts {
@@ -33,7 +33,7 @@ export interface Surroundings {
   isMounted(source: Source): boolean;
   onNews(news: MountNews): void;
   onEnd(mount: KeptMount): void;
-  readonly patience: Patience;
+  readonly giveUpTimer: GiveUpTimer;
   readonly log: Log;
 }
 
@@ -61,6 +61,8 @@ export class HeldMount implements KeptMount {
   #link: MounterLink;
   #state: MountState = { is: "served", recoveries: 0 };
   #recoveries = 0;
+  /** Why the last hand-over failed, while the mount waits for an engine. */
+  #lateCause: string | undefined;
   #isFinishing = false;
   #owesKeys = false;
   #served = Promise.withResolvers<void>();
@@ -157,8 +159,15 @@ export class HeldMount implements KeptMount {
     this.#served = Promise.withResolvers<void>();
   }
 
+  /** The condition of the volume names the cause: somebody may be able to correct it. */
+  #isLate(cause: string): void {
+    this.#lateCause = cause;
+    if (this.#state.is === "waiting") this.#state = { ...this.#state, cause };
+  }
+
   #isServed(what: "recovered" | "handed over", cause: string, pauseMs: number): void {
     this.#recoveries += 1;
+    this.#lateCause = undefined;
     this.#state = { is: "served", recoveries: this.#recoveries };
     this.#served.resolve();
     this.#tell(what, cause, pauseMs);
@@ -201,7 +210,7 @@ export class HeldMount implements KeptMount {
     if (!this.#isFinishing) this.#release();
   }
 
-  /** To the next mounter, however long it takes to come: until there is no more patience. */
+  /** Hands the mount to the next mounter, whenever it comes, until the timer expires. */
   async #moveOn(): Promise<void> {
     if (!this.#around.isMounted(this.source)) return this.#ending.abort(); // somebody took it off
     using round = abortable(this.#ending.signal);
@@ -216,6 +225,7 @@ export class HeldMount implements KeptMount {
         if (round.signal.aborted) return;
         const hopeless = this.#refusalOfAll(refusals);
         if (hopeless !== undefined) return this.#giveUp(hopeless);
+        if (error instanceof Failure) this.#isLate(error.message);
         const fields = { mount: this.mountId, failures, err: error };
         this.#around.log.warn(fields, "the mount could not be handed on yet");
         const pauseMs = Math.min(PAUSE_MAX_MS, FIRST_PAUSE_MS * 2 ** failures);
@@ -233,8 +243,9 @@ export class HeldMount implements KeptMount {
   async #untilGivenUp(signal: AbortSignal): Promise<void> {
     if (signal.aborted) return; // another link serves it by now
     this.#isLost("the Mountpoint Pod's container has ended");
-    const cause = await this.#around.patience.spent(this.source, signal);
-    if (cause !== undefined) this.#giveUp(cause);
+    const late = await this.#around.giveUpTimer.expired(this.source, signal);
+    if (late === undefined) return;
+    this.#giveUp(this.#lateCause === undefined ? late : `${late}: ${this.#lateCause}`);
   }
 
   async #handOn(startedMs: number, refusals: Refusals, signal: AbortSignal): Promise<void> {
@@ -252,6 +263,7 @@ export class HeldMount implements KeptMount {
     try {
       await next.link.mount(spec, fds, { resume: true }, limit);
     } catch (error) {
+      // A container that is too small refuses too, but as "refused": its limit can be corrected.
       const isFinal = error instanceof Failure && error.kind === "invalid";
       if (isFinal) refusals.set(next.pod.uid, error.message);
       if (!signal.aborted) await this.#afterRefusal(error, next.link, signal);

@@ -101,7 +101,7 @@ export class SourceMounts implements Disposable {
         const adopt = async () => this.#held.get(pod.mountId) ?? (await this.#adopt(pod));
         if ((await this.#queue.run(pod.mountId, adopt)) !== undefined) return false;
       } catch (error) {
-        this.#options.log.warn({ mount: mountId, err: error }, "a mount may be alive, or not");
+        this.#options.log.warn({ mount: mountId, err: error }, "mount liveness unknown");
         return false;
       }
     }
@@ -322,7 +322,7 @@ export class SourceMounts implements Disposable {
       const keys = find();
       if (keys !== undefined) await held.rekey(keys);
     } catch (error) {
-      this.#options.log.warn({ mount: held.mountId, err: error }, "the keys were not made fresh");
+      this.#options.log.warn({ mount: held.mountId, err: error }, "failed to refresh credentials");
     }
   }
 

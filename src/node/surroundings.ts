@@ -4,7 +4,7 @@ import { boundWorkloads } from "./binds.ts";
 import type { ClusterView } from "./cluster-view.ts";
 import type { Surroundings } from "./held-mount.ts";
 import type { KeptMount, MountNews } from "./kept-mount.ts";
-import { Patience } from "./patience.ts";
+import { GiveUpTimer } from "./give-up-timer.ts";
 import { candidates, untilNextMounter, untilSuccessor } from "./successor.ts";
 
 export interface SurroundingsOptions {
@@ -13,7 +13,7 @@ export interface SurroundingsOptions {
   readonly onNews?: (news: MountNews) => void;
   readonly log: Log;
   readonly giveUpAfterMs?: number;
-  readonly giveUpLeavingAfterMs?: number;
+  readonly giveUpTerminatingAfterMs?: number;
 }
 
 /** The node and the cluster, as a mount that is held sees them. */
@@ -21,7 +21,7 @@ export function surroundingsOf(
   options: SurroundingsOptions,
   onEnd: (mount: KeptMount) => void,
 ): Surroundings {
-  const { kubeletPath, view, log, giveUpAfterMs, giveUpLeavingAfterMs } = options;
+  const { kubeletPath, view, log, giveUpAfterMs, giveUpTerminatingAfterMs } = options;
   return {
     log,
     candidates: (mount) => candidates(mount, view),
@@ -30,12 +30,12 @@ export function surroundingsOf(
     isMounted: ({ dir, device }) => mountAt(readMounts(), dir)?.device === device,
     onNews: (news) => options.onNews?.(news),
     onEnd,
-    patience: new Patience({
+    giveUpTimer: new GiveUpTimer({
       workloadsOf: (source) => boundWorkloads(source, kubeletPath),
-      isLeaving: (uid) => view.pod(uid)?.leaving ?? true,
+      isTerminating: (uid) => view.pod(uid)?.leaving ?? true,
       onChange: (listener) => view.onPodChange(listener),
       giveUpAfterMs,
-      giveUpLeavingAfterMs,
+      giveUpTerminatingAfterMs,
     }),
   };
 }

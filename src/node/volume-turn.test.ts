@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { VolumeTurn } from "./volume-turn.ts";
+
+const DRIVER = "s3.csi.scality.com";
 
 const root = mkdtempSync(join(tmpdir(), "s3csi-turn-"));
 after(() => rmSync(root, { recursive: true }));
@@ -13,8 +15,12 @@ const targetOf = (podUid: string, pvName = "pv-1") => ({
   podUid,
   pvName,
 });
-const hasVolume = (podUid: string, pvName?: string) =>
-  mkdirSync(dirname(targetOf(podUid, pvName).path), { recursive: true });
+const requestOf = (podUid: string) => ({ target: targetOf(podUid), volumeId: "handle-1" });
+const hasVolume = (podUid: string, pvName?: string, handle = "handle-1", driverName = DRIVER) => {
+  const dir = dirname(targetOf(podUid, pvName).path);
+  mkdirSync(dir, { recursive: true });
+  writeFileSync(join(dir, "vol_data.json"), JSON.stringify({ driverName, volumeHandle: handle }));
+};
 
 test("a pod that has finished and still has the volume needs the turn", () => {
   const finished = new Set<string>();
@@ -27,13 +33,15 @@ test("a pod that has finished and still has the volume needs the turn", () => {
     },
   };
   for (const uid of ["ours", "running", "finished", "deleted"]) hasVolume(uid);
-  hasVolume("of-another-volume", "pv-2");
-  const turn = new VolumeTurn(view, targetOf("ours"));
+  hasVolume("of-another-volume", "pv-2", "handle-2");
+  hasVolume("of-another-driver", "pv-3", "handle-1", "other.example.com");
+  const turn = new VolumeTurn(view, requestOf("ours"));
   let told = 0;
   {
     using _told = turn.onNeeded(() => (told += 1));
     assert.equal(turn.neededBy(), undefined);
-    for (const uid of ["ours", "of-another-volume", "without-a-directory"]) finished.add(uid);
+    const others = ["of-another-volume", "of-another-driver", "without-a-directory"];
+    for (const uid of ["ours", ...others]) finished.add(uid);
     assert.equal(turn.neededBy(), undefined);
 
     finished.add("finished");
@@ -43,6 +51,12 @@ test("a pod that has finished and still has the volume needs the turn", () => {
 
     for (const listener of listeners) listener("deleted");
     assert.deepEqual([told, turn.neededBy()], [1, "deleted"]);
+    rmSync(dirname(targetOf("deleted").path), { recursive: true });
+
+    finished.add("same-handle");
+    assert.equal(turn.neededBy(), undefined);
+    hasVolume("same-handle", "pv-4");
+    assert.equal(turn.neededBy(), "same-handle");
   }
   assert.equal(listeners.size, 0);
 });

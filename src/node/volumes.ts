@@ -62,7 +62,7 @@ export class Volumes {
   readonly #locks = new KeyedLock();
   /** Mounts that are being taken down: what changes meanwhile is looked at afterwards, once. */
   readonly #settling = new Map<string, "under way" | "look again">();
-  /** Replaced Mountpoint Pods that are being told to end. */
+  /** Replaced Mountpoint Pods whose mounters are being asked to finish. */
   readonly #dismissing = new Set<string>();
   /** Mountpoint Pods that have finished, though the API server may still call them running. */
   #finished = new Set<string>();
@@ -84,7 +84,7 @@ export class Volumes {
     const preparation = this.#preparations.join(request, (one, ending) =>
       this.#whileWanted(request, ending, (wanted) => this.#source(request, one, wanted)),
     );
-    const turn = new VolumeTurn(this.#options.view, target);
+    const turn = new VolumeTurn(this.#options.view, request);
     const source = await untilPrepared(preparation, turn, this.#times, signal);
     if (request.isSingle === true) refuseSecond(target); // another may have come meanwhile
     bind(source, target, request.readOnly);
@@ -155,7 +155,10 @@ export class Volumes {
     const dismissed = sources.dismiss(pod).then(
       (done) => done && this.#finished.add(pod.uid),
       (error: unknown) => {
-        log.debug({ mountpoint: pod.name, err: error }, "a replaced pod was not told to end");
+        log.debug(
+          { mountpoint: pod.name, err: error },
+          "failed to finish a replaced Mountpoint Pod",
+        );
       },
     );
     void dismissed.then(() => this.#dismissing.delete(pod.uid));
@@ -186,7 +189,7 @@ export class Volumes {
   #refresh(request: PublishRequest, { device }: MountEntry): void {
     const { sources, log } = this.#options;
     const failed = (error: unknown) => {
-      log.warn({ volume: request.volumeId, err: error }, "the keys were not made fresh");
+      log.warn({ volume: request.volumeId, err: error }, "failed to refresh credentials");
     };
     try {
       const plan = planMount(request.mountOptions, "");

@@ -88,7 +88,7 @@ function expand(
   legal: RegExp,
 ): string {
   const expanded = template.replace(/\$\{[^}]*\}/g, (part) => {
-    const value = values[part.slice(2, -1)] ?? annotationFor(part, annotations);
+    const value = ownValue(values, part.slice(2, -1)) ?? annotationFor(part, annotations);
     if (value !== undefined) return value;
     const known = Object.keys(values).map((name) => `\${${name}}`);
     if (annotations !== undefined) known.push("${pvc.annotations['KEY']} that the claim has");
@@ -103,7 +103,12 @@ function annotationFor(
   annotations: Readonly<Record<string, string>> | undefined,
 ): string | undefined {
   const [, name = ""] = ANNOTATION.exec(part) ?? [];
-  return name === "" ? undefined : annotations?.[name];
+  return name === "" || annotations === undefined ? undefined : ownValue(annotations, name);
+}
+
+/** Templates are users' text: `constructor` must not be found on the prototype. */
+function ownValue(values: Readonly<Record<string, string>>, name: string): string | undefined {
+  return Object.hasOwn(values, name) ? values[name] : undefined;
 }
 
 function nameKey(use: string): string {

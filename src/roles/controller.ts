@@ -25,9 +25,21 @@ import { volumeUses } from "../provisioner/volume-uses.ts";
 import { startReconciler } from "../reconciler/run.ts";
 import { isCacheSize } from "../volume/cache-volume.ts";
 import { ENGINES } from "../volume/engine.ts";
-import { DRIVER_NAME } from "../volume/names.ts";
-import { parseDefaultResources } from "../volume/pod-resources.ts";
-import { POD_POLICY } from "../volume/pod-settings.ts";
+import { DRIVER_NAME, MOUNTPOINT_NAMESPACE_DEFAULT } from "../volume/names.ts";
+import { checkDefaultLimits, parseDefaultResources } from "../volume/pod-resources.ts";
+import { POD_POLICY, checkVolumesFor } from "../volume/pod-settings.ts";
+import {
+  checkServer,
+  imageName,
+  imageNameIfAny,
+  namespaceName,
+  objectName,
+  objectNameIfAny,
+  objectNames,
+  parseAnnotations,
+  parseLabels,
+  parsedBy,
+} from "./kube-flags.ts";
 import { CLUSTER_FLAGS, CREDENTIAL_FLAGS, HEALTH_FLAGS, runRole } from "./role.ts";
 import type { Role } from "./role.ts";
 import { LOG_FLAGS } from "./settings.ts";
@@ -44,25 +56,6 @@ function proxyFlag(what: string) {
   return { schema: z.string().default(""), placeholder: "TEXT", help };
 }
 
-/** A flag in JSON; what is wrong with it is told in the words of its reader. */
-function jsonBy<T>(read: (value: unknown) => T) {
-  return (text: string, context: z.RefinementCtx): T => {
-    try {
-      return read(JSON.parse(text));
-    } catch (error) {
-      if (!(error instanceof Failure) && !(error instanceof SyntaxError)) throw error;
-      context.addIssue({ code: "custom", message: error.message });
-      return z.NEVER;
-    }
-  };
-}
-
-function annotationsOf(value: unknown): Record<string, string> {
-  const annotations = z.record(z.string(), z.string()).safeParse(value);
-  if (annotations.success) return annotations.data;
-  throw new Failure("invalid", "must be an object of texts");
-}
-
 function cacheSizeFlag(where: string, standard: string) {
   return {
     schema: z.string().refine(isCacheSize, "must be a quantity of at least 1Mi").default(standard),
@@ -71,17 +64,7 @@ function cacheSizeFlag(where: string, standard: string) {
   };
 }
 
-function labelsOf(text: string): Record<string, string> {
-  const pairs = text.split(",").filter((pair) => pair !== "");
-  return Object.fromEntries(
-    pairs.map((pair) => {
-      const [key = "", value = ""] = pair.split("=", 2);
-      return [key, value];
-    }),
-  );
-}
-
-const FLAGS = {
+export const FLAGS = {
   endpoint: {
     schema: z.string().startsWith("unix:///").optional(),
     placeholder: "unix:///PATH",
@@ -108,7 +91,7 @@ const FLAGS = {
     help: "say in the CSIDriver object whether kubelets repeat publishes, as needed; default false",
   },
   mountpointImage: {
-    schema: z.string().min(1).default(`s3csi.local/s3csi:${VERSION}`),
+    schema: imageName().default(`s3csi.local/s3csi:${VERSION}`),
     placeholder: "IMAGE",
     help: "image of Mountpoint Pods: this program's own",
   },
@@ -118,20 +101,17 @@ const FLAGS = {
     help: "Always, IfNotPresent or Never; default IfNotPresent",
   },
   mountpointImagePullSecrets: {
-    schema: z
-      .string()
-      .default("")
-      .transform((names) => names.split(",").filter((name) => name !== "")),
+    schema: objectNames(),
     placeholder: "NAME,…",
     help: "pull secrets of Mountpoint Pods, in their namespace; default none",
   },
   mountpointPriorityClass: {
-    schema: z.string().min(1).default("mount-s3-critical"),
+    schema: objectName().default("mount-s3-critical"),
     placeholder: "NAME",
     help: "priority class of Mountpoint Pods; default mount-s3-critical",
   },
   mountpointPreemptingPriorityClass: {
-    schema: z.string().min(1).default("mount-s3-preempting"),
+    schema: objectName().default("mount-s3-preempting"),
     placeholder: "NAME",
     help: "that of Mountpoint Pods whose workload has headroom; default mount-s3-preempting",
   },
@@ -141,12 +121,12 @@ const FLAGS = {
     help: "reserve headroom for workloads with the scheduling gate; default false",
   },
   headroomImage: {
-    schema: z.string().min(1).default("registry.k8s.io/pause:3.10"),
+    schema: imageName().default("registry.k8s.io/pause:3.10"),
     placeholder: "IMAGE",
     help: "image of headroom pods, which does nothing; default registry.k8s.io/pause:3.10",
   },
   headroomPriorityClass: {
-    schema: z.string().min(1).default("mount-s3-headroom"),
+    schema: objectName().default("mount-s3-headroom"),
     placeholder: "NAME",
     help: "priority class of headroom pods; default mount-s3-headroom",
   },
@@ -156,12 +136,12 @@ const FLAGS = {
     help: "user of Mountpoint Pods, or assigned: by the platform, as on OpenShift; default 1000",
   },
   mountpointLabels: {
-    schema: z.string().default("").transform(labelsOf),
+    schema: z.string().default("").transform(parsedBy(parseLabels)),
     placeholder: "KEY=VALUE,…",
     help: "further labels of Mountpoint Pods; default none",
   },
   mountpointAnnotations: {
-    schema: z.string().default("{}").transform(jsonBy(annotationsOf)),
+    schema: z.string().default("{}").transform(parsedBy(parseAnnotations)),
     placeholder: "JSON",
     help: "further annotations of Mountpoint Pods; default none",
   },
@@ -169,7 +149,7 @@ const FLAGS = {
     schema: z
       .string()
       .default(JSON.stringify(POD_POLICY.resources))
-      .transform(jsonBy(parseDefaultResources)),
+      .transform(parsedBy((text) => parseDefaultResources(JSON.parse(text)))),
     placeholder: "JSON",
     help: "requests and limits of Mountpoint Pods whose volumes name none",
   },
@@ -194,7 +174,7 @@ const FLAGS = {
     help: "what serves in Mountpoint Pods: s3csi, or the program mount-s3; default s3csi",
   },
   mountS3Image: {
-    schema: z.string().default(""),
+    schema: imageNameIfAny().default(""),
     placeholder: "IMAGE",
     help: "of Mountpoint Pods with mount-s3: this program's own, with that one in it",
   },
@@ -204,12 +184,16 @@ const FLAGS = {
     help: "mount-s3 in that image; default /opt/aws/mountpoint-s3/bin/mount-s3",
   },
   mountpointCaConfigMap: {
-    schema: z.string().default(""),
+    schema: objectNameIfAny().default(""),
     placeholder: "NAME",
     help: "ConfigMap in their namespace whose ca-bundle.crt Mountpoint Pods trust; default none",
   },
   ...CREDENTIAL_FLAGS,
   ...CLUSTER_FLAGS,
+  mountpointNamespace: {
+    ...CLUSTER_FLAGS.mountpointNamespace,
+    schema: namespaceName().default(MOUNTPOINT_NAMESPACE_DEFAULT),
+  },
   ...HEALTH_FLAGS,
   ...LOG_FLAGS,
 } as const satisfies Flags;
@@ -220,6 +204,9 @@ const role: Role<typeof FLAGS> = {
   flags: FLAGS,
   async start(config, log, env) {
     checkEngine(config);
+    checkDefaultLimits(config.mountpointResources, config.mountpointEngine);
+    checkVolumesFor(config.mountpointEngine);
+    checkServer(env);
     setFlagsFromString(HEAP_FLAGS);
     await using owned = new AsyncDisposableStack();
     const userAgent = `s3csi/${VERSION}`;
@@ -281,6 +268,7 @@ function mountpointPodsOf(config: ConfigOf<typeof FLAGS>): MountpointPodSettings
     labels: config.mountpointLabels,
     annotations: config.mountpointAnnotations,
     policy: {
+      engine: config.mountpointEngine,
       volumeEndpoints: config.allowVolumeEndpoints,
       resources: config.mountpointResources,
       cacheSizes: { disk: config.mountpointCacheSize, memory: config.mountpointCacheMemorySize },

@@ -87,6 +87,13 @@ test("a successor that can't reach S3 is tried again", async () => {
   assert.deepEqual({ cause, attempts }, { cause: "exit status 3", attempts: 3 });
 });
 
+test("a successor whose container is too small is tried again: its limit may be raised", async () => {
+  await using mount = supervise(["crashes", "small", "serves"]);
+  const recovered = mount.recovered();
+  await mount.supervisor.ready;
+  assert.equal((await recovered).attempts, 2);
+});
+
 for (const [word, giveUpAfterMs] of [
   ["invalid", 600_000],
   ["dies", 0],

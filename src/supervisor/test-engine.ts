@@ -32,6 +32,7 @@ async function start(): Promise<void> {
   if (word === "remembers") held = Array.from({ length: HELD_BYTES / 8 }, () => 0.5);
   if (word === "raves") return writeFileSync(Number(process.env[CONTROL_FD_VARIABLE]), "?\n");
   if (word === "invalid") await end(2, { did: "failed", kind: "invalid", message: "what is this" });
+  if (word === "small") await end(2, { did: "failed", kind: "refused", message: "too small" });
   if (word === "away") await end(5, { did: "failed", kind: "remote", message: "S3 is away" });
   await tell({ did: "ready" });
   if (held.length > 0) write(`holds ${held.length} numbers`);

@@ -4,6 +4,13 @@ import { Failure } from "../base/failure.ts";
 export const ENGINES = ["s3csi", "mount-s3"] as const;
 export type Engine = (typeof ENGINES)[number];
 
+/**
+ * The least memory limit of a container that serves a mount. Our engine refuses to serve with less:
+ * two processes, a part and a few names have no room. The program mount-s3 names no least, but the
+ * mounter beside it is a Node process, which does not start with less.
+ */
+export const MEMORY_LIMIT_MIB_MIN: Readonly<Record<Engine, number>> = { s3csi: 96, "mount-s3": 16 };
+
 const MOUNT_S3_SUFFIX = ".mount-s3";
 /** Of the options that a volume may have, those that no mount-s3 knows. */
 export const OPTIONS_OF_OURS = ["inode-limit", "no-journal", "no-resend", "outage-limit"] as const;

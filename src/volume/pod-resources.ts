@@ -2,6 +2,8 @@ import { Failure } from "../base/failure.ts";
 import { AttributeFailure } from "./attribute-failure.ts";
 import { cacheLimitMib, cacheSizeMib } from "./cache-volume.ts";
 import type { SizedCache } from "./cache-volume.ts";
+import { MEMORY_LIMIT_MIB_MIN } from "./engine.ts";
+import type { Engine } from "./engine.ts";
 import { parseAttributeQuantity, parseQuantity } from "./quantity.ts";
 
 type Quantities = Readonly<Record<string, string>>;
@@ -27,9 +29,14 @@ export const RESOURCE_ATTRIBUTES: readonly string[] = Object.values(FIELDS).flat
   Object.values(group),
 );
 const RESOURCES = ["cpu", "memory"] as const;
-/** The least that an engine works with. */
-const ENGINE_MIB_MIN = 96;
 const MIB = 1024 ** 2;
+/** A cache in memory counts against the limit of the container, and has at least that much. */
+const MEMORY_CACHE_MIB_MIN = 1;
+/** No node has more. */
+const LARGEST = {
+  cpu: { value: 1_000_000, text: "1000000" },
+  memory: { value: 1024 ** 6, text: "1Ei" },
+} as const;
 
 /** A volume's own, else the administrator's, with what the cache takes. */
 export function parseResources(
@@ -71,6 +78,34 @@ export function parseDefaultResources(value: unknown): Resources {
   return given;
 }
 
+/** Refuses default limits with which no volume could be served. */
+export function checkDefaultLimits({ limits }: Resources, engine: Engine): void {
+  const { memory } = limits;
+  const field = "mountpointPod.resources.limits.memory";
+  const leastMib = MEMORY_LIMIT_MIB_MIN[engine];
+  if (memory === undefined || parseQuantity(field, memory) >= leastMib * MIB) return;
+  throw new Failure("invalid", `${field} ${tooSmall(memory, engine, leastMib)}`);
+}
+
+/** Refuses a volume that no engine can serve within the memory limit of its containers. */
+export function checkLimits(
+  attributes: Quantities,
+  cache: SizedCache | undefined,
+  { limits }: Resources,
+  engine: Engine,
+): void {
+  const { memory } = limits;
+  if (memory === undefined) return;
+  const hasCache = cache !== undefined && isInMemory(cache);
+  const leastMib = MEMORY_LIMIT_MIB_MIN[engine] + (hasCache ? MEMORY_CACHE_MIB_MIN : 0);
+  if (parseQuantity("the memory limit", memory) >= leastMib * MIB) return;
+  const field = FIELDS.limits.memory;
+  const why = tooSmall(memory, engine, leastMib, hasCache);
+  if (attributes[field] !== undefined) throw new AttributeFailure(field, `${field} ${why}`);
+  const rule = `is "Memory", and the default memory limit ${why}`;
+  throw new AttributeFailure("cacheEmptyDirMedium", `cacheEmptyDirMedium ${rule}`);
+}
+
 /**
  * The cache that an engine may fill, in MiB. A cache in memory counts against the container's limit
  * and leaves the engine at least half of it.
@@ -79,8 +114,8 @@ export function engineCacheMib(cache: SizedCache, { limits }: Resources): number
   const mostMib = cacheLimitMib(cache);
   if (!isInMemory(cache) || limits["memory"] === undefined) return mostMib;
   const memoryMib = parseQuantity("the memory limit", limits["memory"]) / MIB;
-  const leftMib = Math.min(memoryMib / 2, memoryMib - ENGINE_MIB_MIN);
-  return Math.max(1, Math.floor(Math.min(mostMib, leftMib)));
+  const leftMib = Math.min(memoryMib / 2, memoryMib - MEMORY_LIMIT_MIB_MIN.s3csi);
+  return Math.max(MEMORY_CACHE_MIB_MIN, Math.floor(Math.min(mostMib, leftMib)));
 }
 
 function quantitiesOf(attributes: Quantities, group: keyof typeof FIELDS): Quantities {
@@ -89,7 +124,9 @@ function quantitiesOf(attributes: Quantities, group: keyof typeof FIELDS): Quant
     const field = FIELDS[group][resource];
     const value = attributes[field];
     if (value === undefined) continue;
-    parseAttributeQuantity(field, value);
+    if (parseAttributeQuantity(field, value) > LARGEST[resource].value) {
+      throw new AttributeFailure(field, `${field} ${tooLarge(value, resource)}`);
+    }
     quantities[resource] = value;
   }
   return quantities;
@@ -153,14 +190,29 @@ function defaultsOf(field: string, value: unknown): Quantities {
   const { cpu, memory, ...others } = recordOf(field, value ?? {});
   refuseOthers(field, others, "cpu and memory");
   const quantities: Record<string, string> = {};
-  for (const [resource, given] of Object.entries({ cpu, memory })) {
+  const all = { cpu, memory };
+  for (const resource of RESOURCES) {
+    const given = all[resource];
     if (given === undefined || given === null) continue;
+    const name = `${field}.${resource}`;
     const quantity = typeof given === "number" ? String(given) : given;
-    if (typeof quantity === "string") parseQuantity(`${field}.${resource}`, quantity);
-    else throw new Failure("invalid", `${field}.${resource} must be a quantity`);
+    if (typeof quantity !== "string") throw new Failure("invalid", `${name} must be a quantity`);
+    if (parseQuantity(name, quantity) > LARGEST[resource].value) {
+      throw new Failure("invalid", `${name} ${tooLarge(quantity, resource)}`);
+    }
     quantities[resource] = quantity;
   }
   return quantities;
+}
+
+function tooSmall(memory: string, engine: Engine, leastMib: number, hasCache = false): string {
+  const cache = hasCache ? " and a cache in memory" : "";
+  return `is ${JSON.stringify(memory)}: the engine ${engine}${cache} needs at least ${leastMib}Mi`;
+}
+
+function tooLarge(quantity: string, resource: keyof typeof LARGEST): string {
+  const { text } = LARGEST[resource];
+  return `is ${JSON.stringify(quantity)}: no node has so much; use at most ${text}`;
 }
 
 function recordOf(field: string, value: unknown): Record<string, unknown> {

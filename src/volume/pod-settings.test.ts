@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { engineCacheMib, parseDefaultResources } from "./pod-resources.ts";
-import { POD_POLICY, parsePodSettings } from "./pod-settings.ts";
+import type { Engine } from "./engine.ts";
+import { checkDefaultLimits, engineCacheMib, parseDefaultResources } from "./pod-resources.ts";
+import { POD_POLICY, checkVolumesFor, parsePodSettings } from "./pod-settings.ts";
 import type { PodSettings } from "./pod-settings.ts";
 
 const DEFAULTS: PodSettings = {
@@ -24,7 +25,7 @@ function onDisk(size: string) {
 const cases: [name: string, attributes: Record<string, string>, options: string[], want: Partial<PodSettings>][] = [
   ["nothing asked",                     { bucketName: "b" },                                          [],                      {}],
   ["requests",                          { [CPU]: "1", [MEMORY]: "1Gi" },                              [],                      { resources: { requests: { cpu: "1", memory: "1Gi" }, limits: {} } }],
-  ["a limit is the request too",        { [MEMORY_LIMIT]: "32Mi" },                                   [],                      { resources: { requests: { cpu: "10m" }, limits: { memory: "32Mi" } } }],
+  ["a limit is the request too",        { [MEMORY_LIMIT]: "96Mi" },                                   [],                      { resources: { requests: { cpu: "10m" }, limits: { memory: "96Mi" } } }],
   ["a limit and a request",             { [MEMORY_LIMIT]: "2Gi", [MEMORY]: "1Gi" },                   [],                      { resources: { requests: { cpu: "10m", memory: "1Gi" }, limits: { memory: "2Gi" } } }],
   ["a service account",                 { mountpointPodServiceAccountName: "s3-reader" },             [],                      { serviceAccountName: "s3-reader" }],
   ["proxies are left out",              { "mountpointEnv.HTTPS_PROXY": "http://p:1", "mountpointEnv.NO_PROXY": ".local" }, [], {}],
@@ -107,6 +108,8 @@ const wrongDefaults: [value: unknown, message: RegExp][] = [
   [{ requests: { cpu: "many" } },                                  /requests.cpu is "many": use a quantity/],
   [{ requests: { cpu: "0" } },                                     /requests.cpu is "0": use a quantity above zero/],
   [{ requests: { cpu: true } },                                    /requests.cpu must be a quantity/],
+  [{ requests: { cpu: "1e300" } },                                 /requests.cpu is "1e300": no node has so much; use at most 1000000/],
+  [{ limits: { memory: 1e300 } },                                  /limits.memory is "1e\+300": no node has so much; use at most 1Ei/],
   [{ requests: { memory: "2Gi" }, limits: { memory: "1Gi" } },     /requests.memory is 2Gi, above the limit of 1Gi/],
 ];
 for (const [value, message] of wrongDefaults) {
@@ -114,6 +117,58 @@ for (const [value, message] of wrongDefaults) {
     assert.throws(() => parseDefaultResources(value), { kind: "invalid", message });
   });
 }
+
+// prettier-ignore
+const smallDefaults: [memory: string | number, engine: Engine, leastMib: number | undefined][] = [
+  ["96Mi",      "s3csi",    undefined],
+  [100_663_296, "s3csi",    undefined],
+  ["95Mi",      "s3csi",    96],
+  ["64Mi",      "s3csi",    96],
+  ["512m",      "s3csi",    96],
+  ["0.0001m",   "s3csi",    96],
+  [64,          "s3csi",    96],
+  ["64Mi",      "mount-s3", undefined],
+  ["512m",      "mount-s3", 16],
+];
+for (const [memory, engine, leastMib] of smallDefaults) {
+  const answer = leastMib === undefined ? "accepted" : "refused";
+  test(`pod settings: a default memory limit of ${memory} is ${answer} for ${engine}`, () => {
+    const resources = parseDefaultResources({ limits: { memory } });
+    const check = () => checkDefaultLimits(resources, engine);
+    if (leastMib === undefined) return check();
+    const why = `"${memory}": the engine ${engine} needs at least ${leastMib}Mi`;
+    const message = `mountpointPod.resources.limits.memory is ${why}`;
+    assert.throws(check, { kind: "invalid", message });
+  });
+}
+
+test("pod settings: volumes are checked for the engine of the controller", () => {
+  const attributes = { [MEMORY_LIMIT]: "64Mi" };
+  const parse = () => parsePodSettings(attributes, []).resources.limits;
+  assert.throws(parse, { kind: "invalid", attribute: MEMORY_LIMIT });
+  try {
+    checkVolumesFor("mount-s3");
+    assert.deepEqual(parse(), { memory: "64Mi" });
+  } finally {
+    checkVolumesFor("s3csi");
+  }
+  assert.throws(parse, { kind: "invalid" });
+  const policy = { ...POD_POLICY, engine: "mount-s3" } as const;
+  assert.deepEqual(parsePodSettings(attributes, [], policy).resources.limits, { memory: "64Mi" });
+  const tiny = { [MEMORY_LIMIT]: "512m" };
+  assert.throws(() => parsePodSettings(tiny, [], policy), { kind: "invalid" });
+});
+
+test("pod settings: a cache in memory does not fit into a default limit of 96Mi", () => {
+  const resources = { requests: {}, limits: { memory: "96Mi" } };
+  const policy = { ...POD_POLICY, resources };
+  assert.throws(() => parsePodSettings(IN_MEMORY, [], policy), {
+    attribute: "cacheEmptyDirMedium",
+    message: /Medium is "Memory", and the default memory limit is "96Mi": .* at least 97Mi$/,
+  });
+  parsePodSettings({}, [], policy);
+  parsePodSettings({ cache: "emptyDir" }, [], policy);
+});
 
 // prettier-ignore
 const engineSizes: [attributes: Record<string, string>, options: string[], mib: number][] = [
@@ -141,6 +196,12 @@ for (const [attributes, options, mib] of engineSizes) {
 const wrong: [attributes: Record<string, string>, message: RegExp][] = [
   [{ [CPU]: "many" },                                             /RequestsCpu is "many": use a quantity/],
   [{ [MEMORY]: "2Gi", [MEMORY_LIMIT]: "1Gi" },                    /can not request memory 2Gi with a limit of 1Gi/],
+  [{ [MEMORY_LIMIT]: "95Mi" },                                    /LimitsMemory is "95Mi": the engine s3csi needs at least 96Mi$/],
+  [{ [MEMORY_LIMIT]: "512m" },                                    /LimitsMemory is "512m": the engine s3csi needs at least 96Mi$/],
+  [{ [MEMORY_LIMIT]: "0.0001m" },                                 /LimitsMemory is "0.0001m": the engine s3csi needs at least 96Mi$/],
+  [{ ...IN_MEMORY, [MEMORY_LIMIT]: "96Mi" },                      /LimitsMemory is "96Mi": .* and a cache in memory needs at least 97Mi$/],
+  [{ [MEMORY_LIMIT]: "2Ei" },                                     /LimitsMemory is "2Ei": no node has so much; use at most 1Ei$/],
+  [{ [CPU]: "1e300" },                                            /RequestsCpu is "1e300": no node has so much; use at most 1000000$/],
   [{ mountpointPodServiceAccountName: "No Name" },                /ServiceAccountName is "No Name"/],
   [{ "mountpointEnv.LD_PRELOAD": "x" },                           /mountpointEnv.LD_PRELOAD: environment variable not allowed: use one of HTTP_PROXY/],
   [{ cache: "disk" },                                             /cache is "disk": use "emptyDir" or "ephemeral"/],

@@ -1,10 +1,11 @@
 import { AttributeFailure } from "./attribute-failure.ts";
 import { CACHE_ATTRIBUTES, parseCacheVolume, sizedCache } from "./cache-volume.ts";
 import type { CacheSizes, SizedCache } from "./cache-volume.ts";
+import type { Engine } from "./engine.ts";
 import { STRICT, hasOption, maxCacheSizeOf } from "./mount-options.ts";
 import type { MountPolicy } from "./mount-options.ts";
 import { allowedEnv, parseMountpointEnv } from "./mountpoint-env.ts";
-import { RESOURCE_ATTRIBUTES, parseResources } from "./pod-resources.ts";
+import { RESOURCE_ATTRIBUTES, checkLimits, parseResources } from "./pod-resources.ts";
 import type { Resources } from "./pod-resources.ts";
 
 /** What a volume says about the Mountpoint Pods that serve it. */
@@ -20,11 +21,14 @@ export interface PodPolicy extends MountPolicy {
   readonly cacheSizes: CacheSizes;
   /** Of containers whose volumes name none. */
   readonly resources: Resources;
+  /** Serves new volumes, and needs so much memory. */
+  readonly engine: Engine;
 }
 
 /** The chart's defaults. */
 export const POD_POLICY: PodPolicy = {
   ...STRICT,
+  engine: "s3csi",
   cacheSizes: { disk: "10Gi", memory: "512Mi" },
   resources: { requests: { cpu: "10m", memory: "64Mi" }, limits: {} },
 };
@@ -42,15 +46,28 @@ const OBJECT_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/;
 
 type Attributes = Readonly<Record<string, string>>;
 
+/** Checks volumes before the administrator's policy is at hand. */
+let earlyPolicy = POD_POLICY;
+
+/**
+ * A process has one engine for new volumes: the controller sets it once, at its start. Without it a
+ * small memory limit, which is right for mount-s3, would be refused.
+ */
+export function checkVolumesFor(engine: Engine): void {
+  earlyPolicy = { ...POD_POLICY, engine };
+}
+
 export function parsePodSettings(
   attributes: Attributes,
   mountOptions: readonly string[],
-  policy: PodPolicy = POD_POLICY,
+  policy: PodPolicy = earlyPolicy,
 ): PodSettings {
   const cache = cacheOf(attributes, mountOptions, policy);
+  const resources = parseResources(attributes, cache, policy.resources);
+  checkLimits(attributes, cache, resources, policy.engine);
   return {
     cache,
-    resources: parseResources(attributes, cache, policy.resources),
+    resources,
     serviceAccountName: serviceAccountOf(attributes[SERVICE_ACCOUNT]),
     env: allowedEnv(parseMountpointEnv(attributes), policy),
   };

@@ -6,7 +6,7 @@ import { parseQuantity } from "./quantity.ts";
 const cases: [text: string, value: number][] = [
   ["1", 1], ["0.5", 0.5], [".5", 0.5], ["5.", 5], ["100m", 0.1], ["1k", 1000], ["2M", 2e6],
   ["1Ki", 1024], ["512Mi", 512 * 1024 ** 2], ["1.5Gi", 1.5 * 1024 ** 3], ["3Ti", 3 * 1024 ** 4],
-  ["1E", 1e18], ["1e3", 1000], ["1E3", 1000], ["5e-1", 0.5],
+  ["1E", 1e18], ["2Ei", 2 ** 61], ["1e3", 1000], ["1E3", 1000], ["5e-1", 0.5],
 ];
 for (const [text, value] of cases) {
   test(`quantity: ${text}`, () => {

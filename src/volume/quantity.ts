@@ -28,7 +28,7 @@ export function parseAttributeQuantity(attribute: string, text: string): number 
 
 function valueOf(text: string): number {
   const [, digits, unit = ""] = QUANTITY.exec(text) ?? [];
-  const factor = /^[eE]/.test(unit) && unit !== "E" ? Number(`1${unit}`) : FACTORS.get(unit);
+  const factor = /^[eE][+-]?\d/.test(unit) ? Number(`1${unit}`) : FACTORS.get(unit);
   return Number(digits ?? "0") * (factor ?? 0);
 }
 

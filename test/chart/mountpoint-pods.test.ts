@@ -77,6 +77,25 @@ test("resources and annotations reach the controller as they are", async () => {
   assert.deepEqual(parseDefaultResources(given[1]).requests, { cpu: "0.5", memory: "64Mi" });
 });
 
+for (const memory of ["64Mi", "95.9Mi", "100M", "512m", "98303Ki", "1", 64]) {
+  test(`a memory limit of ${JSON.stringify(memory)} is refused, but not for mount-s3`, async () => {
+    const values = { "mountpointPod.resources": { limits: { memory } } };
+    const rule = "the engine s3csi needs at least 96Mi";
+    const says = `mountpointPod.resources.limits.memory is \\W*${memory}\\W*: ${rule}`;
+    await assert.rejects(render(values), new RegExp(says));
+    const image = { repository: "there/s3csi-mount-s3" };
+    const other = { "mountpointPod.engine": "mount-s3", "mountpointPod.mountS3.image": image };
+    await render({ ...values, ...other });
+  });
+}
+
+test("a memory limit of 96Mi or more reaches the controller", async () => {
+  for (const memory of ["96Mi", "101M", "98304Ki", "1Gi", "0.1Gi", "100663296", 100_663_296]) {
+    const values = { "mountpointPod.resources": { limits: { memory } } };
+    assert.equal((await controllerFlags(values, /^--mountpoint-resources/)).length, 1);
+  }
+});
+
 const limitIn = (values: object) => controllerFlags(values, /^--mountpoint-pods-per-namespace/);
 
 test("namespaces have as many Mountpoint Pods as they want, unless a limit is set", async () => {

@@ -2,14 +2,19 @@ import assert from "node:assert/strict";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { TestBucket } from "../engine/test-bucket.ts";
 import { mountSpec } from "./mounter-process.ts";
+import type { MountNews } from "../../src/node/kept-mount.ts";
 import { TestNode, bindFor } from "./test-node.ts";
 import type { TestPod } from "./test-node.ts";
 
 const untimed = () => {};
 /** Longer than a test may take. */
 const FOREVER_MS = 3_600_000;
+/** A mounter whose engines refuse to serve: its container has too little memory. */
+const SMALL = [join(import.meta.dirname, "small-container.ts"), "mounter", "--comm"];
+const TOO_SMALL = /a memory limit of 64 MiB is too small: at least 96 MiB are needed/;
 
 describe("a mount without an engine is given up", () => {
   let bucket: TestBucket;
@@ -53,8 +58,36 @@ describe("a mount without an engine is given up", () => {
     assert.match(node.news.at(-1)?.cause ?? "", /--no-journal/);
   });
 
+  test("a successor is too small: the mount waits for one with a corrected limit", async () => {
+    await using node = await TestNode.start({ giveUpAfterMs: FOREVER_MS });
+    const pod = node.pod();
+    pod.run();
+    const { dir, device } = await ensure(node, pod);
+    using bound = bindFor(node, "w-1", dir);
+    successorOf(pod, node, 1).runWith(SMALL);
+    await refusalOf(node, device);
+    const reading = fs.readFile(join(bound.target, "there"), "utf8");
+    successorOf(pod, node, 2).run(); // the small one was deleted
+    assert.equal(await reading, "content");
+    assert.equal(node.news.at(-1)?.what, "handed over");
+  });
+
+  test("no successor is large enough: given up in time, and the cause says why", async () => {
+    await using node = await TestNode.start({ giveUpAfterMs: 4_000 });
+    const pod = node.pod();
+    pod.run();
+    const { dir, device } = await ensure(node, pod);
+    using bound = bindFor(node, "w-1", dir);
+    successorOf(pod, node, 1).runWith(SMALL);
+    await refusalOf(node, device);
+    const waiting = fs.readFile(join(bound.target, "there"), "utf8");
+    await assert.rejects(waiting, /ECONNABORTED|ENOTCONN/);
+    assert.match(node.news.at(-1)?.cause ?? "", /no engine for 4 s/);
+    assert.match(node.news.at(-1)?.cause ?? "", TOO_SMALL);
+  });
+
   test("all of its workloads are being deleted: given up sooner", async () => {
-    await using node = await TestNode.start({ giveUpLeavingAfterMs: 500 });
+    await using node = await TestNode.start({ giveUpTerminatingAfterMs: 500 });
     const pod = node.pod();
     const container = pod.run();
     const { dir } = await ensure(node, pod);
@@ -71,3 +104,21 @@ describe("a mount without an engine is given up", () => {
     assert.match(node.news.at(-1)?.cause ?? "", /^every workload is terminating/);
   });
 });
+
+/** The pod is evicted, and no other than this one can take over its mount. */
+function successorOf({ pod }: TestPod, node: TestNode, generation: number): TestPod {
+  const successor = node.pod(`mp-${1 + generation}`, { mountId: pod.mountId, generation });
+  node.view.set({ ...pod, leaving: true }, successor.pod);
+  return successor;
+}
+
+/** Resolves when a mounter has refused the mount; rejects when the mount was given up instead. */
+async function refusalOf(node: TestNode, device: string): Promise<string> {
+  for (;;) {
+    const state = node.sources.stateOf(device);
+    if (state?.is === "waiting" && TOO_SMALL.test(state.cause)) return state.cause;
+    const lost = node.news.find(({ what }: MountNews) => what === "given up");
+    assert.equal(lost, undefined);
+    await sleep(20);
+  }
+}

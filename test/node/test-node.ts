@@ -18,7 +18,7 @@ const HOSTILE = join(import.meta.dirname, "hostile-mounter.ts");
 const WITHIN_MS = { mountWithinMs: 15_000, finishWithinMs: 15_000 };
 type Limits = Pick<
   SourceMountsOptions,
-  "mountWithinMs" | "finishWithinMs" | "giveUpAfterMs" | "giveUpLeavingAfterMs" | "driverKeys"
+  "mountWithinMs" | "finishWithinMs" | "giveUpAfterMs" | "giveUpTerminatingAfterMs" | "driverKeys"
 >;
 
 const log = createLog("error", {});

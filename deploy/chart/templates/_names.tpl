@@ -37,6 +37,19 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
 {{- end -}}
 
+{{/* Refuses a memory limit with which the driver's own engine would serve no volume; the controller checks the other quantities too. */}}
+{{- define "s3csi.checkMemoryLimit" -}}
+{{- $limits := (.Values.mountpointPod.resources).limits | default dict -}}
+{{- $memory := $limits.memory | default "" | toString -}}
+{{- if and (ne .Values.mountpointPod.engine "mount-s3") (regexMatch "^[0-9.]+(m|[KM]i|[kM])?$" $memory) -}}
+{{- $factors := dict "m" 0.001 "" 1.0 "k" 1000.0 "Ki" 1024.0 "M" 1000000.0 "Mi" 1048576.0 -}}
+{{- $bytes := mulf (regexFind "^[0-9.]+" $memory | float64) (get $factors (regexFind "[a-zA-Z]*$" $memory)) -}}
+{{- if lt $bytes 100663296.0 -}}
+{{- fail (printf "mountpointPod.resources.limits.memory is %q: the engine s3csi needs at least 96Mi" $memory) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "s3csi.pullSecrets" -}}
 {{- with .Values.imagePullSecrets -}}
 imagePullSecrets:
