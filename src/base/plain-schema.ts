@@ -1,13 +1,13 @@
 import type { Schema, Verdict } from "./flags.ts";
 
 /**
- * Schemas for the flags of a role that pods wait for: to load zod would take longer than anything
- * else that it does.
+ * Schemas for the flags of roles that pods wait for: loading zod would take longer than anything
+ * else that such a role does at its start.
  */
 export function oneOf<T extends string>(words: readonly T[], standard: T): Schema<T> {
   return schemaOf((value) => {
     const word = words.find((known) => known === (value ?? standard));
-    return word === undefined ? wrong(`one of ${words.join(", ")} is right`) : right(word);
+    return word === undefined ? wrong(`must be one of ${words.join(", ")}`) : right(word);
   });
 }
 
@@ -15,13 +15,13 @@ export function absolutePath(standard: string): Schema<string> {
   return schemaOf((value) => {
     const path = value ?? standard;
     if (typeof path !== "string" || !path.startsWith("/")) {
-      return wrong("a path that starts with / is right");
+      return wrong("must be an absolute path");
     }
     return right(path);
   });
 }
 
-/** The same, where nothing is right too. */
+/** An absolute path, or nothing. */
 export function absolutePathIfAny(): Schema<string | undefined> {
   return schemaOf((value) => {
     if (value === undefined) return right(undefined);

@@ -132,7 +132,7 @@ export class Reading {
 
 function checkUnwritten(inode: Inode): void {
   if (inode.upload === undefined && !inode.local) return;
-  throw new PosixFailure("EPERM", "it is being written");
+  throw new PosixFailure("EPERM", "file is open for writing");
 }
 
 function checkThere({ object, path }: Inode): void {

@@ -3,7 +3,7 @@ import { KubeTransport } from "./kube-transport.ts";
 import type { SilenceLimits } from "./kube-transport.ts";
 import type { KubeAccess } from "./kube-access.ts";
 import type { KubeObject, Resource } from "./resource.ts";
-import { WatchBook } from "./watch-book.ts";
+import { WatchHealth } from "./watch-health.ts";
 
 export interface Place {
   readonly namespace?: string;
@@ -53,7 +53,7 @@ const JSON_PATCH = "application/json-patch+json";
 /** The API server as we use it: typed, thin, without a memory of its own. */
 export class KubeClient {
   /** How the lists fare that follow the cluster by this client. */
-  readonly watches = new WatchBook();
+  readonly watches = new WatchHealth();
   readonly #transport: KubeTransport;
 
   constructor(access: KubeAccess, silence?: SilenceLimits) {
@@ -187,7 +187,7 @@ export class KubeClient {
   ): AsyncGenerator<WatchEvent<T>, void, undefined> {
     const query = queryOf(selection);
     query.set("watch", "true");
-    query.set("allowWatchBookmarks", "true");
+    query.set("allowWatchHealthmarks", "true");
     query.set("resourceVersion", selection.resourceVersion);
     const path = `${pathOf(resource, selection)}?${query.toString()}`;
     for await (const line of this.#transport.lines(path, signal, opened)) yield eventOf<T>(line);

@@ -230,7 +230,7 @@ class Candidate {
 
 async function aborted(signal: AbortSignal): Promise<never> {
   const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(new Failure("timeout", "told to end"));
+  const abort = () => reject(new Failure("timeout", "termination signal received"));
   signal.addEventListener("abort", abort, { once: true });
   if (signal.aborted) abort();
   return promise;

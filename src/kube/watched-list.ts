@@ -5,7 +5,7 @@ import type { Log } from "../base/log.ts";
 import { BackOff } from "./back-off.ts";
 import type { KubeClient, Selection, WatchEvent } from "./kube-client.ts";
 import type { KubeObject, Resource } from "./resource.ts";
-import type { WatchPage } from "./watch-book.ts";
+import type { WatchPage } from "./watch-health.ts";
 
 export interface WatchedListOptions<Raw extends KubeObject, T> {
   readonly client: Pick<KubeClient, "list" | "watch"> & Partial<Pick<KubeClient, "watches">>;

@@ -25,6 +25,7 @@ export type Outcome = number | typeof LATER | undefined;
 
 /** After this, who waits for a calm moment has his turn among the others. */
 const PATIENCE_MS = 10_000;
+const UNEXPECTED = "unexpected error while reconciling";
 
 /** Keys, each worked on by one at a time, several at once; a key that fails backs off alone. */
 export class WorkQueue {
@@ -118,7 +119,7 @@ export class WorkQueue {
     const backOff = this.#backOffs.get(key) ?? new BackOff(firstMs, maxMs);
     this.#backOffs.set(key, backOff);
     const facts = { key, attempt: backOff.failures };
-    if (!(error instanceof Failure)) this.#options.log.error({ ...facts, err: error }, "bug");
+    if (!(error instanceof Failure)) this.#options.log.error({ ...facts, err: error }, UNEXPECTED);
     else if (error.kind === "stale") this.#options.log.debug(facts, "changed meanwhile: again");
     else this.#options.log.warn({ ...facts, kind: error.kind, err: error.message }, "failed");
     return backOff.nextMs();

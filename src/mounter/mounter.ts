@@ -71,13 +71,11 @@ export class Mounter {
     return Promise.race([served, this.#over.promise]);
   }
 
-  /**
-   * A pod is told to end before its workloads have: without an engine it can, with one it stays.
-   */
+  /** The Mountpoint Pod may be terminated before its workloads: with an engine it stays. */
   terminate(): void {
     this.#leaving = true;
     if (this.#keeper === undefined) this.#end(0);
-    else this.#log.info("told to end: staying until the mount is let go");
+    else this.#log.info("termination signal received, staying until the mount is released");
   }
 
   /** The program may be another one by now: an upgrade of a mount that stays. */

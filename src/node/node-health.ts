@@ -1,16 +1,16 @@
 import { socketProblem } from "../csi/socket-problem.ts";
-import type { WatchBook } from "../kube/watch-book.ts";
+import type { WatchHealth } from "../kube/watch-health.ts";
 import type { Shortfall } from "./platform.ts";
 
 /** What the kubelet's probes of the node service look at. */
 export class NodeHealth {
-  readonly #watches: WatchBook;
+  readonly #watches: WatchHealth;
   readonly #sockets: string[] = [];
   /** Why the kubelet sends no work. */
   #unregistered: string | undefined = "the kubelet has not registered the driver yet";
   #shortfalls: readonly Shortfall[] = [];
 
-  constructor(watches: WatchBook) {
+  constructor(watches: WatchHealth) {
     this.#watches = watches;
   }
 

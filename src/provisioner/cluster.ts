@@ -12,9 +12,9 @@ export interface Cluster {
   /** Undefined where there is none. */
   readSecret(ref: SecretRef, signal: AbortSignal): Promise<Record<string, string> | undefined>;
   /** Finalizer and note; `stale` when the claim is no longer as it was seen. */
-  holdClaim(claim: Claim, note: Note, signal: AbortSignal): Promise<void>;
+  addClaimFinalizer(claim: Claim, note: Note, signal: AbortSignal): Promise<void>;
   /** Both are taken off. */
-  letGoClaim(claim: Claim, signal: AbortSignal): Promise<void>;
+  removeClaimFinalizer(claim: Claim, signal: AbortSignal): Promise<void>;
   createVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void>;
   protectVolume(volume: Volume, signal: AbortSignal): Promise<void>;
   unprotectVolume(volume: Volume, signal: AbortSignal): Promise<void>;

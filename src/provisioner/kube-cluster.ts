@@ -20,12 +20,12 @@ export function kubeCluster(client: KubeClient): Cluster {
       const found = await client.find(SECRETS, ref, signal);
       return found === undefined ? undefined : decoded(found.data ?? {});
     },
-    async holdClaim({ namespace, name, uid, resourceVersion }, note, signal) {
+    async addClaimFinalizer({ namespace, name, uid, resourceVersion }, note, signal) {
       const annotations = { [NOTE_ANNOTATION]: noteText(note) };
       const along = { uid, resourceVersion, annotations };
       await client.addFinalizer(PVCS, { namespace, name }, CLAIM_FINALIZER, along, signal);
     },
-    async letGoClaim({ namespace, name, uid }, signal) {
+    async removeClaimFinalizer({ namespace, name, uid }, signal) {
       const place = { namespace, name };
       const along = { uid, annotations: { [NOTE_ANNOTATION]: null } };
       await unless("absent", client.removeFinalizer(PVCS, place, CLAIM_FINALIZER, along, signal));

@@ -44,8 +44,8 @@ function world(given: Partial<Cluster & Driver> & { secrets?: readonly string[] 
     hasVolume: async () => false,
     readSecret: async ({ namespace, name }) =>
       given.secrets?.includes(`${namespace}/${name}`) === true ? KEYS : undefined,
-    holdClaim: async (_, { volume }) => void did.push(`hold ${volume}`),
-    letGoClaim: done("let go"),
+    addClaimFinalizer: async (_, { volume }) => void did.push(`hold ${volume}`),
+    removeClaimFinalizer: done("let go"),
     createVolume: async () => void did.push("create PV"),
     protectVolume: done("protect"),
     unprotectVolume: done("unprotect"),
@@ -131,7 +131,7 @@ test("what S3 says about a Secret that only the note names is not told to the te
   const work = provisioner.handleClaim(claim, undefined, undefined, signal);
   await assert.rejects(work, { kind: "denied" });
   assert.deepEqual(events, [
-    `ProvisioningFailed: bucket ${BUCKET} can't be taken back yet: the controller's log tells why`,
+    `ProvisioningFailed: cleanup of unfinished bucket ${BUCKET} failed: the controller's log says why`,
   ]);
 });
 
@@ -154,10 +154,10 @@ test("a class that has changed, and the old keys are gone: told, and nothing is 
 });
 
 for (const [what, given] of [
-  ["the claim", { holdClaim: () => Promise.reject(new Failure("stale", "changed")) }],
+  ["the claim", { addClaimFinalizer: () => Promise.reject(new Failure("stale", "changed")) }],
   ["the PVs", { hasVolume: async () => true }],
 ] as const) {
-  test(`nothing is taken back by an old picture of ${what}`, async () => {
+  test(`nothing is cleaned up by a stale cache of ${what}`, async () => {
     const { provisioner, did, events } = world({ ...given, secrets: ["team/keys"] });
     const work = provisioner.handleClaim(begun, CLASS, undefined, signal);
     await assert.rejects(work, { kind: "stale" });

@@ -15,8 +15,8 @@ import type { Note } from "./note.ts";
 import { planFor, volumeFor } from "./plan.ts";
 import type { MadeVolume, Plan } from "./plan.ts";
 import { sortParameters } from "./secret-refs.ts";
-import { TakerBack } from "./taker-back.ts";
-import type { TakerBackOptions } from "./taker-back.ts";
+import { UnfinishedVolumeCleaner } from "./unfinished-volume-cleaner.ts";
+import type { UnfinishedVolumeCleanerOptions } from "./unfinished-volume-cleaner.ts";
 
 /** Who makes and deletes what is behind a volume: the CSI Controller service's own code. */
 export interface Driver {
@@ -25,7 +25,7 @@ export interface Driver {
   /** The parameters without which create() takes the request, and why it does not take them. */
   unusableParameters(request: CreateVolumeRequest): ReadonlyMap<string, string>;
   create(request: CreateVolumeRequest, signal: AbortSignal): Promise<MadeVolume>;
-  readonly discard: TakerBackOptions["discard"];
+  readonly discard: UnfinishedVolumeCleanerOptions["discard"];
   /**
    * An UnfinishedFailure asks for another call soon, a RetryLaterFailure for the next attempt after
    * the time that it names.
@@ -64,14 +64,15 @@ const VERDICTS: ReadonlySet<FailureKind> = new Set(["invalid", "denied", "confli
 export class Provisioner {
   readonly #options: ProvisionerOptions;
   readonly #keys: KeyReader;
-  readonly #begun: TakerBack;
+  readonly #begun: UnfinishedVolumeCleaner;
 
   constructor(options: ProvisionerOptions) {
     const { cluster, driver, log } = options;
     this.#options = options;
     this.#keys = new KeyReader(cluster);
-    const discard: TakerBackOptions["discard"] = (...request) => driver.discard(...request);
-    this.#begun = new TakerBack({ keys: this.#keys, discard, log });
+    const discard: UnfinishedVolumeCleanerOptions["discard"] = (...request) =>
+      driver.discard(...request);
+    this.#begun = new UnfinishedVolumeCleaner({ keys: this.#keys, discard, log });
   }
 
   /** Returns what it has done. */
@@ -87,7 +88,7 @@ export class Provisioner {
       case "wait":
         break;
       case "let-go":
-        await this.#options.cluster.letGoClaim(claim, limited);
+        await this.#options.cluster.removeClaimFinalizer(claim, limited);
         break;
       case "provision":
         await this.#explained(claim, () => this.#provision(claim, storageClass, limited));
@@ -139,7 +140,7 @@ export class Provisioner {
     const secrets = await this.#secretsOf(plan, signal);
     await this.#leaveOldPlace(plan, note, signal);
     // From here on a bucket may exist that no PV tells of.
-    await cluster.holdClaim(claim, note, signal);
+    await cluster.addClaimFinalizer(claim, note, signal);
     const made = await this.#make(plan, { ...plan.request, secrets }, signal);
     await cluster.createVolume(volumeFor(plan, made), signal);
     const name = volumeNameOf(claim);
@@ -180,7 +181,7 @@ export class Provisioner {
     } catch (error) {
       const isVerdict = error instanceof Failure && VERDICTS.has(error.kind);
       // An earlier attempt may have ended without one: then the claim stays held.
-      if (isVerdict && !claim.isHeld) await cluster.letGoClaim(claim, signal);
+      if (isVerdict && !claim.isHeld) await cluster.removeClaimFinalizer(claim, signal);
       throw error;
     }
   }
@@ -190,11 +191,12 @@ export class Provisioner {
     const { cluster } = this.#options;
     const { claim, storageClass } = plan;
     if (claim.note === undefined || isDeepStrictEqual(claim.note, note)) return;
-    await cluster.holdClaim(claim, claim.note, signal); // no change: refused if the picture is old
+    // Changes nothing: the API server refuses it if our copy of the claim is stale.
+    await cluster.addClaimFinalizer(claim, claim.note, signal);
     if (await cluster.hasVolume(volumeNameOf(claim), signal)) {
-      throw new Failure("stale", `${volumeNameOf(claim)} is not in the picture yet`);
+      throw new Failure("stale", `${volumeNameOf(claim)} is not in the cache yet`);
     }
-    const done = await this.#begun.takeBack(claim, storageClass, signal);
+    const done = await this.#begun.clean(claim, storageClass, signal);
     if (done.is === "left") {
       const since = `has changed since ${claim.note.volume} was begun`;
       const advice = `${done.why}; give it back, or delete the claim`;
@@ -203,7 +205,7 @@ export class Provisioner {
     if (done.is === "kept") this.#warn(claim, "BucketKept", done.why);
   }
 
-  /** The claim goes, or was bound elsewhere, and there is no PV: take back what was begun. */
+  /** The claim goes, or was bound elsewhere, and has no PV: its unfinished volume is removed. */
   async #discard(
     claim: Claim,
     storageClass: Class | undefined,
@@ -211,7 +213,7 @@ export class Provisioner {
   ): Promise<void> {
     const { cluster, log } = this.#options;
     if (!(await cluster.hasVolume(volumeNameOf(claim), signal))) {
-      const done = await this.#begun.takeBack(claim, storageClass, signal);
+      const done = await this.#begun.clean(claim, storageClass, signal);
       if (done.is === "kept") this.#warn(claim, "BucketKept", done.why);
       if (done.is === "left") {
         // Keys that went with their namespace never come back: it must not hang for ever.
@@ -219,7 +221,7 @@ export class Provisioner {
         this.#warn(claim, "BucketMayBeLeft", done.why);
       }
     }
-    await cluster.letGoClaim(claim, signal);
+    await cluster.removeClaimFinalizer(claim, signal);
   }
 
   async #deleteExplained(
@@ -254,7 +256,7 @@ export class Provisioner {
   /** Deleted, then the PV, then its finalizer: in the order of the official provisioner. */
   async #delete(seen: Volume, storageClass: Class | undefined, signal: AbortSignal): Promise<void> {
     const { cluster, driver, events } = this.#options;
-    // Deleting can't be taken back: not by a picture that may be old.
+    // Deleting is final: a cache that may be stale must not decide it.
     const volume = await cluster.findVolume(seen.name, signal);
     if (volume?.uid !== seen.uid || decideVolume(volume) !== "delete") return;
     const secrets = needsKeys(volume.handle)

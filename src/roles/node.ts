@@ -118,7 +118,7 @@ const role: Role<typeof FLAGS> = {
           view.usesDriverKeys(pod) ? credentialsFor("driver", {}, driver) : undefined,
         onNews(news) {
           const { mountId, pod, source: _, ...rest } = news;
-          log.warn({ mount: mountId, mountpoint: pod.name, ...rest }, "news of a mount");
+          log.warn({ mount: mountId, mountpoint: pod.name, ...rest }, "mount state changed");
           events.news(news);
           status.news(news);
           volumes.settleAll(); // the pod before is needed no more

@@ -51,7 +51,7 @@ export interface Role<F extends Flags> {
   readonly summary: string;
   readonly flags: F & typeof LOG_FLAGS;
   /**
-   * Starts everything; what it returns is disposed when the process is told to end. The signal
+   * Starts everything; what it returns is disposed after a termination signal. The signal
    * says so too: what is waited for at the start may never come.
    */
   start(
@@ -71,23 +71,23 @@ export async function runRole<F extends Flags>(
   const config = readSettings(role, argv, env);
   if (config === undefined) return 0;
   const log = createLog(config.logLevel, logFieldsOf(role));
-  const told = toldToEnd();
+  const told = terminationSignal();
   const started = role.start(config, log, env, told).catch((error: unknown) => {
     if (!told.aborted) throw error;
-    log.info({ err: error }, "told to end while starting");
+    log.info({ err: error }, "termination signal received while starting");
     return undefined;
   });
   {
     await using running = await started;
     if (running !== undefined) await aborted(told);
-    log.info("told to end");
+    log.info("termination signal received");
   }
   log.info("ended");
   return 0;
 }
 
 /** By SIGTERM or SIGINT; a second one of a kind ends the process as if there were no handler. */
-function toldToEnd(): AbortSignal {
+function terminationSignal(): AbortSignal {
   const told = new AbortController();
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => told.abort());
   return told.signal;

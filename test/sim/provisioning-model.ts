@@ -106,7 +106,7 @@ export class ModelCluster {
       hasVolume: (name) => step(() => this.volumes.has(name)),
       readSecret: ({ name }) =>
         step(() => ({ access_key_id: name, secret_access_key: "key of that account" })),
-      holdClaim: ({ uid, resourceVersion }, note) =>
+      addClaimFinalizer: ({ uid, resourceVersion }, note) =>
         step(() => {
           const claim = this.claims.get(uid);
           if (claim === undefined) throw new Failure("absent", "no such claim");
@@ -115,7 +115,7 @@ export class ModelCluster {
           const held = { ...claim, isHeld: true, note };
           if (!isDeepStrictEqual(held, claim)) this.#put(held);
         }),
-      letGoClaim: ({ uid }) =>
+      removeClaimFinalizer: ({ uid }) =>
         step(() => {
           const claim = this.claims.get(uid);
           if (claim !== undefined) this.#settle({ ...claim, isHeld: false, note: undefined });

@@ -9,7 +9,7 @@ import type { Note } from "./note.ts";
 import type { SecretRef } from "./secret-ref.ts";
 import { secretRefsOf } from "./secret-refs.ts";
 
-export interface TakerBackOptions {
+export interface UnfinishedVolumeCleanerOptions {
   readonly keys: KeyReader;
   readonly discard: (
     request: { readonly volumeId: string; readonly name: string; readonly secrets: Keys },
@@ -18,24 +18,24 @@ export interface TakerBackOptions {
   readonly log: Log;
 }
 
-/** What has become of a volume that was begun. `left`: nobody can tell, or has the keys. */
-export type TakenBack =
+/** What has become of an unfinished volume. `left`: nobody can tell, or has the keys. */
+export type CleanupOutcome =
   | { readonly is: "gone" }
   | { readonly is: "kept" | "left"; readonly why: string };
 
 /** Removes what was begun for a claim, by its note alone: its class may be gone or another one. */
-export class TakerBack {
-  readonly #options: TakerBackOptions;
+export class UnfinishedVolumeCleaner {
+  readonly #options: UnfinishedVolumeCleanerOptions;
 
-  constructor(options: TakerBackOptions) {
+  constructor(options: UnfinishedVolumeCleanerOptions) {
     this.#options = options;
   }
 
-  async takeBack(
+  async clean(
     claim: Claim,
     storageClass: Class | undefined,
     signal: AbortSignal,
-  ): Promise<TakenBack> {
+  ): Promise<CleanupOutcome> {
     const name = volumeNameOf(claim);
     const { note } = claim;
     if (note === undefined) {
@@ -49,7 +49,11 @@ export class TakerBack {
     return this.#discreetly(claim, note, () => this.#remove(name, note, signal));
   }
 
-  async #remove(name: string, { volume, secret }: Note, signal: AbortSignal): Promise<TakenBack> {
+  async #remove(
+    name: string,
+    { volume, secret }: Note,
+    signal: AbortSignal,
+  ): Promise<CleanupOutcome> {
     const { keys, discard } = this.#options;
     const secrets = await keys.readIfLeft(secret, "provisioner", signal);
     if (secrets === undefined) {
@@ -69,8 +73,8 @@ export class TakerBack {
   async #discreetly(
     { namespace, name }: Claim,
     { volume, secret }: Note,
-    work: () => Promise<TakenBack>,
-  ): Promise<TakenBack> {
+    work: () => Promise<CleanupOutcome>,
+  ): Promise<CleanupOutcome> {
     const facts = { claim: `${namespace}/${name}`, volume, secret };
     try {
       const done = await work();
@@ -79,8 +83,11 @@ export class TakerBack {
       return { is: "left", why: `bucket ${volume} may be left: the controller's log tells why` };
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      this.#options.log.warn({ ...facts, err: error.message }, "can't take back what was begun");
-      const what = `bucket ${volume} can't be taken back yet: the controller's log tells why`;
+      this.#options.log.warn(
+        { ...facts, err: error.message },
+        "cleanup of unfinished volume failed",
+      );
+      const what = `cleanup of unfinished bucket ${volume} failed: the controller's log says why`;
       throw new Failure(error.kind, what, error);
     }
   }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
 import { createLog } from "../base/pino-log.ts";
 import { PODS } from "./resource.ts";
-import { WatchBook } from "./watch-book.ts";
+import { WatchHealth } from "./watch-health.ts";
 import { WatchedList } from "./watched-list.ts";
 import type { WatchedListOptions } from "./watched-list.ts";
 
@@ -23,7 +23,7 @@ interface Answers {
 
 /** A list on a client whose answers the test gives; the clock is the test's too. */
 function follow(answers: Answers, clock = { nowMs: 0 }) {
-  const watches = new WatchBook(() => clock.nowMs);
+  const watches = new WatchHealth(() => clock.nowMs);
   const client: Client = {
     watches,
     list: () => answers.list(),

@@ -19,7 +19,7 @@ interface WatchState {
 const HANGS_AFTER_MS = 300_000;
 
 /** What is known of the watches of one client, for the health of the process that trusts them. */
-export class WatchBook {
+export class WatchHealth {
   readonly #states = new Set<WatchState>();
   readonly #nowMs: () => number;
 
