@@ -84,7 +84,7 @@ export async function startProvisioner(
   // A claim without its volume in the picture would look as if it still needed one.
   const picture = Promise.all(lists.map((list) => list.synced));
   await Promise.race([picture, Promise.all(following)]);
-  log.info("provisioner has the picture");
+  log.info("provisioner caches synced");
   await Promise.all([claimQueue.start(signal), volumeQueue.start(signal), ...following]);
 }
 

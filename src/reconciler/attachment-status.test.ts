@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isSameStatus, staleReports, statusOf, troublesOf } from "./attachment-status.ts";
+import {
+  isSameStatus,
+  refusedStatusOf,
+  staleReports,
+  statusOf,
+  troublesOf,
+} from "./attachment-status.ts";
 import type { ControllerStatus } from "./attachment-status.ts";
 import { decide } from "./decide.ts";
 import type { Observed } from "./observed.ts";
@@ -52,6 +58,10 @@ const running: MountpointPod = {
   workloadUid: "w1",
   mountId: "mp-1",
 };
+const NOW_MS = Date.parse("2026-01-01T12:00:00Z");
+/** Of a pod that takes no longer than others to start. */
+const young = { started: false, createdMs: NOW_MS - 14_999 };
+const overdue = { started: false, createdMs: NOW_MS - 15_000 };
 const UP: NodeFacts = { name: "n1", ready: true, ending: false };
 
 function seen(pod: Partial<MountpointPod> | null, stored?: ControllerStatus): Observed {
@@ -76,7 +86,7 @@ function seen(pod: Partial<MountpointPod> | null, stored?: ControllerStatus): Ob
     node: UP,
     driverVersion: "1",
     engine: "s3csi",
-    nowMs: Date.parse("2026-01-01T12:00:00Z"),
+    nowMs: NOW_MS,
   };
 }
 
@@ -85,11 +95,13 @@ const ROOM = "0/3 nodes are available: 1 Insufficient memory";
 // prettier-ignore
 const cases: [name: string, pod: Partial<MountpointPod> | null, phase: string, ready: string, message: RegExp][] = [
   ["all runs",               {},                                                   "Mounted",    "True",  /^$/],
-  ["it starts",              { started: false },                                   "Pending",    "False", /^$/],
+  ["it starts",              young,                                                "Pending",    "False", /^$/],
+  ["it does not start",      overdue,                                              "Pending",    "False", /mp-1 has not started on node n1 for 15 s; its events say why: kubectl get events .*=mp-1$/],
   ["no room",                { started: false, scheduled: false, unschedulable: ROOM }, "Pending", "False", /mp-1 finds no room on node n1: .*Insufficient memory/],
   ["no image",               { started: false, cannotStart: "image x cannot be pulled" }, "Pending", "False", /mp-1 cannot start on node n1: image x cannot be pulled/],
-  ["one of mount-s3 starts", { started: false, mountId: "mp-1.mount-s3" },         "Pending",    "False", /^$/],
-  ["a successor starts",     { started: false, mountId: "mp-0" },                  "Recovering", "False", /^$/],
+  ["one of mount-s3 starts", { ...young, mountId: "mp-1.mount-s3" },               "Pending",    "False", /^$/],
+  ["a successor starts",     { ...young, mountId: "mp-0" },                        "Recovering", "False", /^$/],
+  ["a successor is overdue", { ...overdue, mountId: "mp-0" },                      "Recovering", "False", /mp-1 has not started/],
   ["it ended",               { finished: true },                                   "Recovering", "False", /mp-1 is lost: it has ended/],
   ["it is being deleted",    { terminating: true },                                "Recovering", "False", /it is being deleted/],
   ["it crashes",             { backingOff: true },                                 "Recovering", "False", /it crashes again and again/],
@@ -115,7 +127,7 @@ test("a lost pod on a node that is gone is a failure", () => {
 test("a status is written when it says something new, and keeps the time of the last change", () => {
   const first = statusOf(seen({}));
   assert(!isSameStatus(undefined, first));
-  assert(isSameStatus(undefined, statusOf(seen({ started: false }))), "pending is not worth it");
+  assert(isSameStatus(undefined, statusOf(seen(young))), "pending is not worth it");
   assert(isSameStatus(first, statusOf(seen({}))));
   const later = { ...seen({}, first), nowMs: Date.parse("2026-01-02T00:00:00Z") };
   assert.deepEqual(statusOf(later), first);
@@ -145,6 +157,27 @@ test("a workload hears why its Mountpoint Pod cannot start", () => {
     trouble.note,
     "Mountpoint Pod mp-1 cannot start on node n1: image x cannot be pulled",
   );
+});
+
+test("a workload hears that its Mountpoint Pod does not start", () => {
+  const [trouble] = troublesOf(seen(overdue));
+  assert.equal(trouble?.reason, "MountpointPodNotStarted");
+  assert.deepEqual(troublesOf(seen(young)), []);
+  assert.deepEqual(decide(seen(young)), [{ do: "look-again", afterMs: 1 }]);
+});
+
+test("an attachment tells what the API server refuses", () => {
+  const words = "pods are forbidden: exceeded quota";
+  for (const [pod, phase] of [
+    [null, "Recovering"],
+    [{}, "Mounted"],
+  ] as const) {
+    const { phase: told, conditions } = refusedStatusOf(seen(pod), words);
+    assert.equal(told, phase);
+    for (const { reason, message } of conditions) {
+      assert.deepEqual([reason, message], ["FailedMountpointPod", words]);
+    }
+  }
 });
 
 // prettier-ignore

@@ -4,7 +4,7 @@ import { isOwnMount } from "../volume/engine.ts";
 import type { Observed } from "./observed.ts";
 import type { MountpointPod, Workload } from "./facts.ts";
 import type { Place } from "./namespace-limit.ts";
-import { isHindered, isServing } from "./succession.ts";
+import { isHindered, isServing, startLeftMs } from "./succession.ts";
 
 /** What the controller says of an attachment; the rest of its status is the node service's. */
 export type ControllerStatus = Required<Pick<AttachmentStatus, "phase" | "conditions">>;
@@ -29,7 +29,10 @@ interface Verdict {
 
 /** No counts and no times in it: it is written when something has changed, and only then. */
 export function statusOf(seen: Observed, heldBack: readonly string[] = []): ControllerStatus {
-  const { phase, reason, message } = verdictOn(seen, heldBack);
+  return statusFrom(verdictOn(seen, heldBack), seen);
+}
+
+function statusFrom({ phase, reason, message }: Verdict, seen: Observed): ControllerStatus {
   const now = new Date(seen.nowMs).toISOString();
   const before = seen.attachment?.status?.conditions ?? [];
   const condition = (type: string, is: boolean): AttachmentCondition => {
@@ -42,6 +45,14 @@ export function statusOf(seen: Observed, heldBack: readonly string[] = []): Cont
     phase,
     conditions: [condition("Ready", phase === "Mounted"), condition("Degraded", degraded)],
   };
+}
+
+/**
+ * The API server refuses what the attachment needs, and will again: its lists stay as they are, and
+ * what decide() would have written comes after them.
+ */
+export function refusedStatusOf(seen: Observed, message: string): ControllerStatus {
+  return statusFrom({ ...verdictOn(seen, []), reason: "FailedMountpointPod", message }, seen);
 }
 
 /** Nothing written is the same as pending without a problem: that spares every attach a write. */
@@ -74,7 +85,7 @@ export function staleReports({ attachment, pods }: Observed): string[] {
 export function troublesOf(seen: Observed): Trouble[] {
   const troubles: Trouble[] = [];
   for (const { name, pod, uids } of listedIn(seen)) {
-    if (pod === undefined || !isHindered(pod)) continue;
+    if (!isStuck(pod, seen)) continue;
     const [reason, note] = hindrance(name, seen, pod);
     for (const workload of seen.wanting) {
       if (uids.has(workload.uid))
@@ -115,10 +126,10 @@ function verdictOn(seen: Observed, heldBack: readonly string[]): Verdict {
   const listed = listedIn(seen);
   const lost = listed.find(({ pod }) => !isServing(pod));
   if (lost !== undefined) return onLost(lost.name, lost.pod, seen);
-  const stuck = listed.find(({ pod }) => pod !== undefined && isHindered(pod));
-  if (stuck?.pod !== undefined) {
-    const [reason, message] = hindrance(stuck.name, seen, stuck.pod);
-    return { phase: phaseOf(stuck.pod), reason, message };
+  for (const { name, pod } of listed) {
+    if (!isStuck(pod, seen)) continue;
+    const [reason, message] = hindrance(name, seen, pod);
+    return { phase: phaseOf(pod), reason, message };
   }
   const starting = listed.find(({ pod }) => pod?.started === false)?.pod;
   const isForeign = Object.keys(seen.attachment?.spec.mountpointS3PodAttachments ?? {}).some(
@@ -158,12 +169,20 @@ function hindrance(
   name: string,
   { key }: Observed,
   { unschedulable, cannotStart }: MountpointPod,
-): [reason: "Unschedulable" | "CannotStart", message: string] {
+): [reason: "Unschedulable" | "CannotStart" | "NotStarted", message: string] {
   const [who, where] = [`Mountpoint Pod ${name}`, `on node ${key?.nodeName}`];
   if (unschedulable !== "") {
     return ["Unschedulable", `${who} finds no room ${where}: ${unschedulable}`];
   }
-  return ["CannotStart", `${who} cannot start ${where}: ${cannotStart}`];
+  if (cannotStart !== "") return ["CannotStart", `${who} cannot start ${where}: ${cannotStart}`];
+  const find = `kubectl get events --all-namespaces --field-selector involvedObject.name=${name}`;
+  return ["NotStarted", `${who} has not started ${where} for 15 s; its events say why: ${find}`];
+}
+
+/** Something has to be corrected, or takes too long: an image that is pulled, or a volume. */
+function isStuck(pod: MountpointPod | undefined, { nowMs }: Observed): pod is MountpointPod {
+  if (pod === undefined) return false;
+  return isHindered(pod) || (startLeftMs(pod, nowMs) ?? 1) <= 0;
 }
 
 /** Mountpoint Pods of another driver are not ours to judge. */

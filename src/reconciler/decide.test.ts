@@ -45,7 +45,7 @@ const MP2 = mountpointPodNameOf("w1", "pv", 2);
 const OTHER0 = mountpointPodNameOf("w2", "pv");
 const OTHER1 = mountpointPodNameOf("w2", "pv", 1);
 const NEW = mountpointPodNameOf("w3", "pv");
-/** The successor of the first mount when nobody knows any more who its godparent was. */
+/** The successor of the first mount when nobody knows any more which workload it was for. */
 const HEIR = mountpointPodNameOf(MP0, "pv", 1);
 /** The mounts of those that mount-s3 serves. */
 const [MS0, MS1, MS2] = [MP0, MP1, MP2].map((name) => mountIdOf(name, "mount-s3")) as [
@@ -299,6 +299,8 @@ const cases: [name: string, scene: Scene, want: string[]][] = [
   ["one of another driver version too",        { limit: "share", listed: { [MP0]: ["w1"] }, wanting: ["w1", "w2"], pods: [pod({ driverVersion: "0" })] }, ["update-attachment mp0:w1+w2"]],
   ["but below the limit there is a new one",   { limit: "room", listed: { [MP0]: ["w1"] }, wanting: ["w1", "w3"], pods: [pod({ driverVersion: "0" })] }, ["create-pod new", "update-attachment mp0:w1 new:w3"]],
   ["one that a crash left is used",            { limit: "share", wanting: ["w1"], pods: [pod()] },     ["create-attachment mp0:w1"]],
+  ["by all, whichever of them it is for",      { limit: "share", wanting: ["w1", "w2"], pods: [pod({ name: OTHER0, workloadUid: "w2" })] }, ["create-attachment other0:w1+w2"]],
+  ["but not if its workload has to wait",      { limit: ["w1"], wanting: ["w1", "w2"], pods: [pod({ name: OTHER0, workloadUid: "w2", ...young })] }, ["hold-back w1+w2", "create-attachment ", "look-again 29600"]],
   ["a successor has its place",                { limit: "full", listed: { [MP0]: ["w1"] }, wanting: ["w1"] }, ["create-pod mp1 for mp0", "update-attachment mp1(mp0):w1"]],
   ["one of mount-s3 too",                      { limit: "full", engine: "mount-s3", listed: { [MP0]: ["w1"] }, mounts: { [MP0]: MS0 }, wanting: ["w1"] }, ["create-pod mp1 for ms1", "update-attachment mp1(ms1):w1"]],
   ["who runs is served again over the limit",  { limit: "full", wanting: ["w1"], started: ["w1"], lastMounts: { w1: [MP0] } }, ["create-pod mp1 for mp0", "create-attachment mp1(mp0):w1"]],

@@ -14,6 +14,7 @@ import {
   isUsable,
   lineageOf,
   needsSuccessor,
+  startLeftMs,
   successorWaitMs,
 } from "./succession.ts";
 import type { Lost } from "./succession.ts";
@@ -30,8 +31,9 @@ export function decide(seen: Observed): Action[] {
   plan.keepOrClose();
   plan.replaceLost();
   plan.restoreBound();
-  plan.welcome();
+  plan.assignNewWorkloads();
   plan.closeEmpty();
+  plan.watchStarts();
   return [...plan.actions, ...plan.attachmentActions(), ...plan.marks, ...plan.orphanActions()];
 }
 
@@ -110,12 +112,11 @@ class Plan {
   }
 
   /** A place for everybody who has none: a pod that is there, else one new pod for all of them. */
-  welcome(): void {
+  assignNewWorkloads(): void {
     const { place } = this.#seen;
     const newcomers = this.#newcomers();
     const admitted = newcomers.filter((uid) => place?.admitted.has(uid) !== false);
-    const [first] = admitted;
-    const target = first === undefined ? undefined : this.#podForNewcomers(first);
+    const target = this.#podForNewcomers(admitted);
     if (target !== undefined) {
       const present = this.#next.get(target) ?? [];
       this.#next.set(target, [...present, ...this.#arrivals(admitted)]);
@@ -125,11 +126,21 @@ class Plan {
     if (waiting.length > 0) this.#holdBack(waiting);
   }
 
-  #podForNewcomers(uid: string): string | undefined {
-    const mayCreate = this.#seen.place?.mayCreate !== false;
+  #podForNewcomers(uids: readonly string[]): string | undefined {
+    const [first] = uids;
+    if (first === undefined) return undefined;
     return (
-      this.#joinable() ?? this.#newPod(uid, 0, [uid], mayCreate) ?? this.#joinableBeforeUpgrade()
+      this.#joinable() ??
+      this.#podLeftFor(uids) ??
+      this.#newPod(first, 0, [first], this.#seen.place?.mayCreate !== false) ??
+      this.#joinableBeforeUpgrade()
     );
+  }
+
+  /** A pod that a failed attempt has created for one of the workloads. */
+  #podLeftFor(uids: readonly string[]): string | undefined {
+    const left = uids.values().map((uid) => this.#newPod(uid, 0, [], false));
+    return left.find((name) => name !== undefined);
   }
 
   /** Who has lost the last workload, and got no new one, goes. */
@@ -139,6 +150,17 @@ class Plan {
       if (entries.length > 0 || pod === undefined) continue;
       this.#next.delete(name);
       this.marks.push({ do: "mark-pod", pod, why: "last workload left" });
+    }
+  }
+
+  /** A pod that does not start is told of, though its status does not change. */
+  watchStarts(): void {
+    const kept = Object.keys(this.#listed).filter((name) => this.#next.has(name));
+    for (const name of kept.filter((one) => !this.#seen.outdated.has(one))) {
+      const leftMs = startLeftMs(this.#seen.pods.get(name), this.#seen.nowMs);
+      if (leftMs !== undefined && leftMs > 0) {
+        this.actions.push({ do: "look-again", afterMs: leftMs });
+      }
     }
   }
 

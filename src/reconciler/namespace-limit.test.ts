@@ -1,148 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Failure } from "../base/failure.ts";
-import { attachmentNameOf } from "../volume/attachment.ts";
-import { volumeOf, workloadOf } from "./facts.ts";
-import type { MountpointPod, Volume } from "./facts.ts";
-import { NamespaceLimit } from "./namespace-limit.ts";
-import { sharingKeyOf } from "./sharing-key.ts";
-import { World } from "./world.ts";
-
-interface Arrival {
-  readonly name: string;
-  readonly namespace: string;
-  readonly second: number;
-  readonly nodeName?: string;
-}
-
-/** A world with a limit, and who was to be looked at since the last question. */
-class Scene {
-  readonly world = new World(() => {});
-  readonly limit: NamespaceLimit;
-  readonly #woken = new Set<string>();
-
-  constructor(limit: number) {
-    this.limit = new NamespaceLimit(this.world, limit, (name) => void this.#woken.add(name));
-  }
-
-  /** A workload on a volume of its own; the later it comes, the later it was created. */
-  arrive(name: string, namespace: string, second: number): string {
-    const [attachment] = this.arriveWith([name], { name, namespace, second });
-    assert(attachment !== undefined);
-    return attachment;
-  }
-
-  arriveWith(names: readonly string[], { name, namespace, second, nodeName = "n" }: Arrival) {
-    const volumes = names.map((claimName) => {
-      const claim = { namespace, name: claimName, uid: `c-${claimName}`, volumeName: claimName };
-      this.limit.changed(this.world.claimChanged(`${namespace}/${claimName}`, claim));
-      const volume = volumeFor(claimName, namespace);
-      this.limit.changed(this.world.volumeChanged(claimName, volume, undefined));
-      return volume;
-    });
-    const workload = workloadOf({
-      metadata: {
-        name,
-        namespace,
-        uid: `w-${name}`,
-        creationTimestamp: `2026-01-01T00:00:0${second}Z`,
-      },
-      spec: {
-        nodeName,
-        containers: [],
-        volumes: names.map((claimName) => {
-          return { name: claimName, persistentVolumeClaim: { claimName } };
-        }),
-      },
-    });
-    assert(workload !== undefined);
-    this.limit.changed(this.world.workloadChanged(workload, undefined));
-    return volumes.map((one) => attachmentNameOf(sharingKeyOf(workload, one), one.uid));
-  }
-
-  podOf(attachment: string, change: Partial<MountpointPod> = {}): MountpointPod {
-    const name = change.name ?? `mp-${attachment}`;
-    const flags = { scheduled: true, started: true, finished: false, terminating: false };
-    const none = { backingOff: false, shutDown: false, needsUnmount: false, noNewWorkload: false };
-    const texts = { cannotStart: "", settingsHash: "", unschedulable: "", driverVersion: "" };
-    const rest = { uid: name, createdMs: 0, generation: 0, workloadUid: "w", mountId: name };
-    return { ...flags, ...none, ...texts, ...rest, name, attachment, ...change };
-  }
-
-  put(pod: MountpointPod, before?: MountpointPod): void {
-    this.limit.changed(this.world.podChanged(pod.name, pod, before));
-  }
-
-  remove(pod: MountpointPod): void {
-    this.limit.changed(this.world.podChanged(pod.name, undefined, pod));
-  }
-
-  /** The attachments that may have a new Mountpoint Pod for somebody who waits. */
-  open(...names: readonly string[]): string[] {
-    return names.filter((name) => {
-      const place = this.limit.placeOf(name);
-      return place?.mayCreate === true && place.admitted.size > 0;
-    });
-  }
-
-  taken(name: string): number | undefined {
-    return this.limit.placeOf(name)?.taken;
-  }
-
-  /** The attachment as the controller writes it: with this pod, which serves these workloads. */
-  list(attachment: string, pod: MountpointPod, ...names: readonly string[]): void {
-    const key = this.world.keyOf(attachment);
-    assert(key !== undefined);
-    const entries = names.map((name) => ({ workloadPodUID: `w-${name}`, attachmentTime: "" }));
-    const spec = { ...key, mountpointS3PodAttachments: { [pod.name]: entries } };
-    const now = { name: attachment, uid: attachment, resourceVersion: "1", spec };
-    const before = this.world.attachment(attachment);
-    this.limit.changed(this.world.attachmentChanged(attachment, now, before));
-  }
-
-  /** A Mountpoint Pod for these workloads, from the decision to what the watches tell of it. */
-  serve(attachment: string, ...names: readonly string[]): MountpointPod {
-    assert.deepEqual(this.open(attachment), [attachment], "there is a place");
-    this.limit.grant(attachment);
-    const pod = this.podOf(attachment);
-    this.put(pod);
-    this.list(attachment, pod, ...names);
-    this.limit.settle(attachment);
-    return pod;
-  }
-
-  /** The workload has ended, and its Mountpoint Pod with it. */
-  end(name: string, attachment: string, pod: MountpointPod): void {
-    const before = this.world.workload(`w-${name}`);
-    assert(before !== undefined);
-    this.limit.changed(this.world.workloadChanged({ ...before, ended: true }, before));
-    const old = this.world.attachment(attachment);
-    this.limit.changed(this.world.attachmentChanged(attachment, undefined, old));
-    this.remove(pod);
-  }
-
-  takeWoken(): string[] {
-    const woken = Array.from(this.#woken);
-    this.#woken.clear();
-    return woken;
-  }
-}
-
-function volumeFor(name: string, namespace: string): Volume {
-  const volume = volumeOf({
-    metadata: { name, uid: `pv-${name}` },
-    spec: {
-      claimRef: { namespace, name, uid: `c-${name}` },
-      csi: {
-        driver: "s3.csi.scality.com",
-        volumeHandle: name,
-        volumeAttributes: { bucketName: "bucket" },
-      },
-    },
-  });
-  assert(volume !== undefined);
-  return volume;
-}
+import { Scene } from "./test-limit-scene.ts";
 
 test("the oldest workload gets a place first, in whatever order the watch tells of them", () => {
   const scene = new Scene(1);
@@ -219,12 +78,15 @@ test("a successor takes no second place; a pod that has finished takes none", ()
   const name = scene.arrive("a", "team-a", 1);
   const first = scene.podOf(name);
   scene.put(first);
+  scene.list(name, first, "a");
   const successor = scene.podOf(name, { name: "mp-next", mountId: first.mountId });
   scene.put(successor);
   assert.equal(scene.taken(name), 1);
+  scene.list(name, successor, "a");
   scene.put({ ...first, finished: true }, first);
   assert.equal(scene.taken(name), 1);
   scene.put({ ...successor, finished: true }, successor);
+  scene.unlist(name);
   assert.equal(scene.taken(name), 1, "the place is promised to the workload again");
   assert.deepEqual(scene.open(name), [name]);
 });
@@ -248,7 +110,7 @@ test("a waiting workload is looked at when it gets a place, and when it loses on
 test("a pod that is being made has its place before anybody older that comes meanwhile", () => {
   const scene = new Scene(1);
   const younger = scene.arrive("younger", "team-a", 2);
-  scene.limit.grant(younger);
+  scene.begin(younger, "younger");
   const older = scene.arrive("older", "team-a", 1);
   assert.deepEqual(scene.open(older), []);
   scene.limit.settle(younger, new Failure("remote", "the answer was lost"));
@@ -261,7 +123,7 @@ test("an attachment whose pod can't be made keeps its place from nobody", () => 
   const scene = new Scene(1);
   const [wrong, right] = [scene.arrive("wrong", "team-a", 1), scene.arrive("right", "team-a", 2)];
   scene.takeWoken();
-  scene.limit.grant(wrong);
+  scene.begin(wrong, "wrong");
   scene.limit.settle(wrong, new Failure("invalid", "no such quantity"));
   assert(scene.takeWoken().includes(right));
   assert.deepEqual(scene.open(right), [right]);

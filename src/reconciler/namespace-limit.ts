@@ -1,8 +1,9 @@
 import { Failure } from "../base/failure.ts";
 import type { FailureKind } from "../base/failure.ts";
-import type { Workload } from "./facts.ts";
+import type { Engine } from "../volume/engine.ts";
 import { MultiMap } from "./multi-map.ts";
-import { isHindered, isServing } from "./succession.ts";
+import { isSame, shareOf, usersOf } from "./namespace-share.ts";
+import type { Share } from "./namespace-share.ts";
 import type { World } from "./world.ts";
 
 /** The limit of a namespace, as it concerns one attachment. */
@@ -19,16 +20,21 @@ export interface Place {
   readonly mayCreate: boolean;
 }
 
-/** The places of its namespace that an attachment takes, or waits for. */
-interface Share {
+export interface NamespaceLimitOptions {
+  readonly world: World;
+  readonly limit: number;
+  /** No workload joins a Mountpoint Pod with another engine. */
+  readonly engine: Engine;
+  readonly enqueue: (name: string) => void;
+}
+
+/** The writes that are under way for an attachment, or whose outcome is unknown. */
+interface Grant {
   readonly namespace: string;
-  readonly mounts: number;
-  /** A Mountpoint Pod takes new workloads: they cost no place. */
-  readonly isOpen: boolean;
-  /** UIDs of workloads that wait for a Mountpoint Pod, with the time of their creation. */
-  readonly waiting: ReadonlyMap<string, number>;
-  /** UIDs of workloads that have one. */
-  readonly served: ReadonlySet<string>;
+  /** Mounts that the writes list. They take places even if their workloads end meanwhile. */
+  readonly mounts: ReadonlySet<string>;
+  /** UIDs of waiting workloads that the writes list. */
+  readonly uids: ReadonlySet<string>;
 }
 
 /** Which workloads of a namespace may be served now. */
@@ -45,7 +51,7 @@ interface Candidate {
   readonly uid: string;
   /** Attachments that need a new Mountpoint Pod for the workload. */
   readonly missing: readonly string[];
-  /** The workload has a part of its volumes already, or they are being made. */
+  /** The workload has a part of its volumes already, or a write under way gives it one. */
   readonly isBegun: boolean;
   /** All the volumes of the workload. */
   readonly size: number;
@@ -64,10 +70,15 @@ const LASTING: ReadonlySet<FailureKind> = new Set(["invalid", "denied", "refused
  * a Mountpoint Pod that runs already is only shared then. The line is first come, first served, and
  * stands still while the first workload needs more places than are free: else pods with many
  * volumes would never have their turn. A pod that needs more than the limit is not in the line.
+ *
+ * A workload that has a part of its volumes comes before all others, from the moment when a write
+ * begins that lists it. Such workloads pass each other: places for all of them are reserved, apart
+ * from those of mounts that are about to end.
  */
 export class NamespaceLimit {
   readonly #world: World;
   readonly #limit: number;
+  readonly #engine: Engine;
   readonly #enqueue: (name: string) => void;
   readonly #shares = new Map<string, Share>();
   readonly #present = new Map<string, number>();
@@ -75,17 +86,14 @@ export class NamespaceLimit {
   readonly #attachmentsOf = new MultiMap<string, string>(); // workload UID -> attachments
   /** By namespace, until something changes there. */
   readonly #admissions = new Map<string, Admission>();
-  /**
-   * Attachments that a Mountpoint Pod is being made for, with the mounts that they had before: the
-   * pod comes to be also where its workload ends meanwhile.
-   */
-  readonly #granted = new Map<string, Pick<Share, "namespace" | "mounts">>();
+  readonly #grants = new Map<string, Grant>(); // by attachment
   /** Attachments whose Mountpoint Pod can't be made. */
   readonly #hopeless = new Set<string>();
 
-  constructor(world: World, limit: number, enqueue: (name: string) => void) {
+  constructor({ world, limit, engine, enqueue }: NamespaceLimitOptions) {
     this.#world = world;
     this.#limit = limit;
+    this.#engine = engine;
     this.#enqueue = enqueue;
   }
 
@@ -98,7 +106,7 @@ export class NamespaceLimit {
     const users = new Set<string>();
     for (const name of names) {
       const old = this.#shares.get(name);
-      const now = this.#shareOf(name, old);
+      const now = shareOf(name, this.#world, this.#engine, old);
       if (isSame(old, now)) continue;
       for (const share of [old, now]) {
         if (share === undefined) continue;
@@ -124,23 +132,28 @@ export class NamespaceLimit {
     return { namespace, limit: this.#limit, taken, admitted, ...rest };
   }
 
-  /** Until it is known how that ended, nobody else gets the place. */
-  grant(name: string): void {
-    const share = this.#shares.get(name);
-    if (share === undefined || this.#granted.has(name)) return;
-    this.#granted.set(name, share);
-    this.#admissions.delete(share.namespace);
+  /**
+   * A write is about to list these mounts and workloads. Until its outcome is known, the places of
+   * the mounts stay reserved, and so do those for the other volumes of the workloads: a watch that
+   * reports an older workload meanwhile would leave them with a part of their volumes.
+   */
+  grant(name: string, { mounts, uids }: Pick<Grant, "mounts" | "uids">): void {
+    const namespace = this.#shares.get(name)?.namespace;
+    if (namespace === undefined) return;
+    const before = this.#grants.get(name)?.uids ?? new Set(); // a write that failed may count
+    this.#grants.set(name, { namespace, mounts, uids: uids.union(before) });
+    this.#admissions.delete(namespace);
   }
 
-  /** After a failure that may have left a pod all the same, the place stays granted. */
+  /** After a failure that may have written something all the same, the grant stays. */
   settle(name: string, error?: unknown): void {
     const isLasting = error instanceof Failure && LASTING.has(error.kind);
     if (error !== undefined && !isLasting) return;
-    const namespace = (this.#granted.get(name) ?? this.#shares.get(name))?.namespace;
-    const isSettled = !this.#granted.has(name) && this.#hopeless.has(name) === isLasting;
+    const namespace = (this.#grants.get(name) ?? this.#shares.get(name))?.namespace;
+    const isSettled = !this.#grants.has(name) && this.#hopeless.has(name) === isLasting;
     if (namespace === undefined || isSettled) return;
     const before = this.#admissionIn(namespace);
-    this.#granted.delete(name);
+    this.#grants.delete(name);
     if (isLasting) this.#hopeless.add(name);
     else this.#hopeless.delete(name);
     this.#admissions.delete(namespace);
@@ -168,7 +181,7 @@ export class NamespaceLimit {
 
   #isAdmitted(uid: string, { admitted, promised }: Admission): boolean {
     if (admitted !== undefined) return admitted.has(uid);
-    const { missing, size } = this.#candidate(uid, promised);
+    const { missing, size } = this.#candidate(uid);
     return size <= this.#limit && missing.every((name) => promised.has(name));
   }
 
@@ -177,8 +190,7 @@ export class NamespaceLimit {
   }
 
   #admit(namespace: string): Admission {
-    const granted = this.#grantedIn(namespace);
-    const promised = new Set(granted);
+    const promised = this.#grantedIn(namespace);
     const present = this.#present.get(namespace) ?? 0;
     let free = this.#limit - present - promised.size;
     if (free <= 0) {
@@ -186,9 +198,10 @@ export class NamespaceLimit {
     }
     const admitted = new Set<string>();
     let isBlocked = false;
-    for (const { uid, missing } of this.#lineOf(namespace, granted)) {
+    for (const { uid, missing, isBegun } of this.#lineOf(namespace)) {
       const costs = missing.filter((name) => !promised.has(name));
-      if (costs.length > 0 && (isBlocked || costs.length > free)) {
+      const mustWait = costs.length > free || (isBlocked && !isBegun);
+      if (costs.length > 0 && mustWait) {
         isBlocked = true;
         continue;
       }
@@ -200,20 +213,21 @@ export class NamespaceLimit {
     return { taken: present + promised.size, promised, spare, admitted };
   }
 
+  /** Attachments for which a write under way lists a mount that has no place yet. */
   #grantedIn(namespace: string): Set<string> {
-    const granted = this.#granted.entries().filter(([name, before]) => {
-      const isMade = (this.#shares.get(name)?.mounts ?? 0) > before.mounts;
-      return before.namespace === namespace && !isMade;
+    const granted = this.#grants.entries().filter(([name, grant]) => {
+      const present = this.#shares.get(name)?.mounts ?? new Set();
+      return grant.namespace === namespace && !grant.mounts.isSubsetOf(present);
     });
     return new Set(granted.map(([name]) => name));
   }
 
-  #lineOf(namespace: string, granted: ReadonlySet<string>): Candidate[] {
+  #lineOf(namespace: string): Candidate[] {
     const createdMs = new Map<string, number>();
     for (const name of this.#waiting.get(namespace)) {
       for (const [uid, ms] of this.#shares.get(name)?.waiting ?? []) createdMs.set(uid, ms);
     }
-    return Array.from(createdMs.keys(), (uid) => this.#candidate(uid, granted))
+    return Array.from(createdMs.keys(), (uid) => this.#candidate(uid))
       .filter(({ size }) => size <= this.#limit)
       .toSorted((one, other) => {
         if (one.isBegun !== other.isBegun) return one.isBegun ? -1 : 1;
@@ -223,19 +237,22 @@ export class NamespaceLimit {
       });
   }
 
-  #candidate(uid: string, granted: ReadonlySet<string>): Candidate {
+  #candidate(uid: string): Candidate {
     const names = Array.from(this.#attachmentsOf.get(uid));
     const waits = names.filter((name) => this.#shares.get(name)?.waiting.has(uid) === true);
     const missing = waits.filter((name) => {
-      return this.#shares.get(name)?.isOpen === false && !this.#hopeless.has(name);
+      const share = this.#shares.get(name);
+      const mayJoin = share === undefined || share.isOpen || share.left.has(uid);
+      return !mayJoin && !this.#hopeless.has(name);
     });
-    const isBegun = waits.length < names.length || missing.some((name) => granted.has(name));
+    const isGranted = names.some((name) => this.#grants.get(name)?.uids.has(uid) === true);
+    const isBegun = isGranted || waits.length < names.length;
     return { uid, missing, isBegun, size: names.length };
   }
 
   #replace(name: string, before: Share | undefined, now: Share | undefined): void {
     if (before !== undefined) {
-      this.#count(before.namespace, -before.mounts);
+      this.#count(before.namespace, -before.mounts.size);
       this.#waiting.delete(before.namespace, name);
       for (const uid of usersOf(before)) this.#attachmentsOf.delete(uid, name);
       this.#admissions.delete(before.namespace);
@@ -246,7 +263,7 @@ export class NamespaceLimit {
       return;
     }
     this.#shares.set(name, now);
-    this.#count(now.namespace, now.mounts);
+    this.#count(now.namespace, now.mounts.size);
     if (now.waiting.size > 0) this.#waiting.add(now.namespace, name);
     for (const uid of usersOf(now)) this.#attachmentsOf.add(uid, name);
     this.#admissions.delete(now.namespace);
@@ -257,66 +274,8 @@ export class NamespaceLimit {
     if (present === 0) this.#present.delete(namespace);
     else this.#present.set(namespace, present);
   }
-
-  #shareOf(name: string, before: Share | undefined): Share | undefined {
-    const world = this.#world;
-    const spec = world.attachment(name)?.spec;
-    const listed = Object.entries(spec?.mountpointS3PodAttachments ?? {});
-    const pods = Array.from(world.podsOf(name));
-    const workloads = Array.from(world.wanting(name));
-    const mounts = new Set(pods.filter((pod) => !pod.finished).map((pod) => pod.mountId));
-    for (const [pod, { length }] of listed) {
-      if (length > 0) mounts.add(world.pod(pod)?.mountId ?? spec?.mountIDs?.[pod] ?? pod);
-    }
-    if (mounts.size === 0 && workloads.length === 0) return undefined;
-    const pvName = spec?.persistentVolumeName ?? world.keyOf(name)?.persistentVolumeName ?? "";
-    const namespace =
-      workloads[0]?.namespace ??
-      pods.find((pod) => pod.workloadNamespace !== "")?.workloadNamespace ??
-      before?.namespace ??
-      world.volume(pvName)?.claimKey.split("/")[0];
-    if (namespace === undefined) return undefined;
-    const served = new Set(listed.flatMap(([, all]) => all.map((one) => one.workloadPodUID)));
-    const waiting = workloads.filter(({ uid, started, terminating }) => {
-      const isOld = started && world.lastMount(uid, pvName) === undefined;
-      return !served.has(uid) && !terminating && !isOld;
-    });
-    return {
-      namespace,
-      mounts: mounts.size,
-      isOpen: pods.some((pod) => {
-        if (!isServing(pod) || isHindered(pod) || pod.noNewWorkload) return false;
-        // A pod with outdated settings gets a successor before it starts, if anybody still waits
-        // for it. A pod that is not listed was left by a crash, and is about to be.
-        const uids = spec?.mountpointS3PodAttachments[pod.name]?.map((one) => one.workloadPodUID);
-        const stays = ({ uid, terminating }: Workload) => !terminating && uids?.includes(uid);
-        return pod.started || uids === undefined || workloads.some(stays);
-      }),
-      waiting: new Map(waiting.map(({ uid, createdMs }) => [uid, createdMs])),
-      served,
-    };
-  }
 }
 
 function mayCreate(name: string, { promised, spare }: Admission): boolean {
   return promised.has(name) || spare > 0;
-}
-
-function usersOf(share: Share | undefined): ReadonlySet<string> {
-  return new Set([...(share?.waiting.keys() ?? []), ...(share?.served ?? [])]);
-}
-
-function isSame(one: Share | undefined, other: Share | undefined): boolean {
-  if (one === undefined || other === undefined) return one === other;
-  const isAlike =
-    one.namespace === other.namespace &&
-    one.mounts === other.mounts &&
-    one.isOpen === other.isOpen &&
-    one.waiting.size === other.waiting.size &&
-    one.served.size === other.served.size;
-  return (
-    isAlike &&
-    one.waiting.keys().every((uid) => other.waiting.has(uid)) &&
-    one.served.isSubsetOf(other.served)
-  );
 }

@@ -86,7 +86,8 @@ async function podsFor(
   const listed = Object.keys(attachment?.spec.mountpointS3PodAttachments ?? {});
   const hindered = made.filter(isOutdated).map((pod) => pod.name);
   const last = Array.from(lastMounts.values(), ({ podName }) => podName);
-  for (const name of new Set([...listed, ...hindered, ...last]).difference(world.foreignPods)) {
+  const asked = new Set([...listed, ...hindered, ...last]).difference(world.foreignPods);
+  for (const name of asked) {
     const cached = world.pod(name);
     // One that is lost by the cache may have been another, removed, whose name was taken again.
     const isFresh = isServing(cached) && !isOutdated(cached);
@@ -97,6 +98,12 @@ async function podsFor(
     if (pod === "foreign") foreign.add(name);
     else if (pod !== undefined) pods.set(name, pod);
     if (!isFresh && typeof pod === "object" && isOutdated(pod)) outdated.add(name);
+  }
+  // The watches may have changed the others while the API server was asked.
+  for (const name of new Set(pods.keys()).difference(asked)) {
+    const pod = world.pod(name);
+    if (pod === undefined) pods.delete(name);
+    else pods.set(name, pod);
   }
   return { pods, foreign, outdated, remembered };
 }

@@ -1,16 +1,18 @@
+import { Failure } from "../base/failure.ts";
 import type { Log } from "../base/log.ts";
-import type { Attachments } from "../volume/attachment.ts";
+import type { AttachmentLists, Attachments } from "../volume/attachment.ts";
 import type { Engine } from "../volume/engine.ts";
 import { LATER } from "../kube/work-queue.ts";
 import type { Outcome } from "../kube/work-queue.ts";
 import { labelValueOf } from "../volume/names.ts";
 import { apply } from "./apply.ts";
 import type { Cluster } from "./cluster.ts";
-import { limitTroubles, troublesOf } from "./attachment-status.ts";
+import { isSameStatus, limitTroubles, refusedStatusOf, troublesOf } from "./attachment-status.ts";
 import type { Trouble } from "./attachment-status.ts";
 import { decide } from "./decide.ts";
 import type { Action } from "./action.ts";
 import type { Observed } from "./observed.ts";
+import { isLasting } from "./lasting-failure.ts";
 import type { NamespaceLimit } from "./namespace-limit.ts";
 import { observe } from "./observe.ts";
 import type { Workload } from "./facts.ts";
@@ -52,8 +54,14 @@ export class Reconciler {
     const { world, cluster, engine, limit, nowMs } = this.#options;
     const startedMs = nowMs();
     const constants = { driverVersion: this.#driverVersion, engine, nowMs: startedMs };
+    const attachment = world.attachment(name);
     const observed = await observe(name, world, cluster, constants, signal);
-    const seen = { ...observed, place: limit?.placeOf(name) }; // as it is now
+    if (world.attachment(name) !== attachment) throw new Failure("stale", "changed while observed");
+    // A workload may have left while the API server was asked: no place is reserved for it.
+    const staying = world.wanting(name).filter(({ terminating }) => !terminating);
+    const uids = new Set(staying.map(({ uid }) => uid));
+    const wanting = observed.wanting.filter(({ uid }) => uids.has(uid));
+    const seen = { ...observed, wanting, place: limit?.placeOf(name) };
     const decided = decide(seen);
     for (const trouble of troublesOf(seen)) void this.#options.tell(trouble);
     for (const one of decided) if (one.do === "hold-back") this.#tellOfLimit(seen, one);
@@ -66,15 +74,29 @@ export class Reconciler {
 
   async #apply(actions: readonly Action[], seen: Observed, signal: AbortSignal) {
     const { cluster, limit } = this.#options;
-    if (actions.some((one) => one.do === "create-pod")) limit?.grant(seen.name);
+    for (const one of actions) if ("lists" in one) limit?.grant(seen.name, namedIn(one.lists));
     try {
       const againMs = await apply(actions, seen, cluster, signal);
       limit?.settle(seen.name);
       return againMs;
     } catch (error) {
       limit?.settle(seen.name, error);
+      if (isLasting(error)) await this.#noteRefusal(seen, error, signal);
       throw error;
     }
+  }
+
+  /** Best effort: the workloads have an event, and the attachment changes while it is written. */
+  async #noteRefusal(seen: Observed, { message }: Failure, signal: AbortSignal): Promise<void> {
+    const { attachment } = seen;
+    if (attachment === undefined) return;
+    const status = refusedStatusOf(seen, message);
+    if (isSameStatus(attachment.status, status)) return;
+    const write = { do: "write-status", attachment, status, stale: [] } as const;
+    await this.#options.cluster.writeStatus(write, signal).catch((error: unknown) => {
+      if (!(error instanceof Failure)) throw error;
+      this.#options.log.debug({ attachment: seen.name, err: error }, "status not written");
+    });
   }
 
   #tellOfLimit(seen: Observed, { workloads, place }: Extract<Action, { do: "hold-back" }>): void {
@@ -145,6 +167,13 @@ export class Reconciler {
       "workload attached",
     );
   }
+}
+
+/** Mounts, and UIDs of workloads. */
+function namedIn({ attachments, mountIds }: AttachmentLists) {
+  const mounts = new Set(Object.keys(attachments).map((pod) => mountIds[pod] ?? pod));
+  const entries = Object.values(attachments).flat();
+  return { mounts, uids: new Set(entries.map((entry) => entry.workloadPodUID)) };
 }
 
 /** A workload waits for its attachment; these only tell, or clear away what has ended. */

@@ -55,7 +55,7 @@ export class RepublishKeeper {
     if (this.#driver === undefined || this.#driver.requiresRepublish === needed) return;
     await this.#options.write(needed, signal);
     const fields = { requiresRepublish: needed, volumes, attachments };
-    this.#options.log.info(fields, "the CSIDriver object says whether kubelets repeat publishes");
+    this.#options.log.info(fields, "CSIDriver requiresRepublish updated");
   }
 
   #note(names: Set<string>, name: string, isOne: boolean): void {

@@ -73,10 +73,11 @@ export async function startReconciler(
   const owner = ownerWork(options);
   const enqueue = (name: string) => queue.add(name);
   const { limitPerNamespace } = options;
+  const { engine } = options.mountpointPods;
   const limit =
     limitPerNamespace === undefined
       ? undefined
-      : new NamespaceLimit(world, limitPerNamespace, enqueue);
+      : new NamespaceLimit({ world, limit: limitPerNamespace, engine, enqueue });
   const reconciler = new Reconciler({
     world,
     limit,
@@ -85,7 +86,7 @@ export async function startReconciler(
       attachment: (attachment) => lists.attachments.wrote(attachment),
     }),
     driverVersion: options.mountpointPods.driverVersion,
-    engine: options.mountpointPods.engine,
+    engine,
     log,
     nowMs: Date.now,
     tell: ({ workload, reason, note }) => warn(workload, reason, note),
@@ -113,7 +114,7 @@ export async function startReconciler(
   // Decisions need the whole picture: a world without its workloads would look all gone.
   const picture = Promise.all(Object.values(lists).map((list) => list.synced));
   await Promise.race([picture, Promise.all(following)]);
-  log.info({ attachments: world.names().size }, "reconciler has the picture");
+  log.info({ attachments: world.names().size }, "reconciler caches synced");
   const sweep = setInterval(() => {
     for (const name of world.names()) queue.add(name);
   }, options.sweepEveryMs ?? SWEEP_EVERY_MS);

@@ -32,8 +32,9 @@ const GENERATIONS_SEARCHED = 100;
 const START_GRACE_MS = 15_000;
 
 /**
- * Of a pod that is gone and that nobody remembers, the name alone is left: it is tried on those who
- * are listed for it. One whose godparent has left as well goes on in the name of its mount's first.
+ * Of a pod that is gone and that nobody remembers, the name alone is left: it is compared with the
+ * names for the workloads that are listed. Where the original workload is gone as well, the
+ * successor is named for the first workload of the mount.
  */
 export function lineageOf(lost: Lost, pvName: string): Lineage {
   const { name, listedUids } = lost;
@@ -100,6 +101,15 @@ export function isHindered({ cannotStart, unschedulable }: MountpointPod): boole
  */
 function isStarting(pod: MountpointPod | undefined): boolean {
   return isServing(pod) && !pod.started && !isHindered(pod);
+}
+
+/**
+ * How long the pod may still take to start before that is told; undefined when it has started, or
+ * its status names a cause. Zero and below: it is overdue.
+ */
+export function startLeftMs(pod: MountpointPod | undefined, nowMs: number): number | undefined {
+  if (pod === undefined || !isStarting(pod) || !pod.scheduled) return undefined;
+  return pod.createdMs + START_GRACE_MS - nowMs;
 }
 
 /** Corrected settings reach the pod by a successor: no engine of the pod has run so far. */

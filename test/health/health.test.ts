@@ -57,7 +57,7 @@ test(
     const bench = new Bench(chart.admin, signal);
     await bench.start();
     await using first = controller("first");
-    await first.logged("reconciler has the picture");
+    await first.logged("reconciler caches synced");
     await using second = controller("second");
     await second.logged("serving health");
     for (const one of [first, second]) await one.untilReadyz(signal);
@@ -86,7 +86,7 @@ test("a controller without an API server is alive and not ready, and heals", TIM
   assert.match(text, /^watch of leases: not listed yet: GET .*\n$/);
   assert.deepEqual(await process.health("healthz"), OK);
   line.mend();
-  await process.logged("reconciler has the picture");
+  await process.logged("reconciler caches synced");
   await process.untilReadyz(signal);
 
   line.cut();

@@ -14,6 +14,7 @@ import type { Change, Kind, ModelApi } from "./model-api.ts";
 import type { ModelHeadroom } from "./model-headroom.ts";
 
 export const DRIVER_VERSION = "1.0.0";
+const ENGINE = "s3csi";
 export type Fate = "goes well" | "answer is late" | "is lost" | "answer is lost" | "kills us";
 
 interface Call {
@@ -79,13 +80,18 @@ export class Replica {
     this.#world = new World(() => undefined);
     const gate = <T>(call: () => T) => this.#hold(call, life);
     const enqueue = (name: string) => void this.#dirty.add(name);
-    const limit = new NamespaceLimit(this.#world, this.#api.limit, enqueue);
+    const limit = new NamespaceLimit({
+      world: this.#world,
+      limit: this.#api.limit,
+      engine: ENGINE,
+      enqueue,
+    });
     this.#reconciler = new Reconciler({
       world: this.#world,
       limit,
       cluster: this.#api.cluster(gate, DRIVER_VERSION),
       driverVersion: DRIVER_VERSION,
-      engine: "s3csi",
+      engine: ENGINE,
       log,
       nowMs: () => this.#api.nowMs,
       tell: () => Promise.resolve(),

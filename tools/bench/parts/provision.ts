@@ -80,7 +80,7 @@ async function startController(kubeconfig: string, s3: S3Access): Promise<AsyncD
       },
     }),
   );
-  await service.line(/provisioner has the picture/, STARTS_WITHIN_MS);
+  await service.line(/provisioner caches synced/, STARTS_WITHIN_MS);
   return owned.move();
 }
 
