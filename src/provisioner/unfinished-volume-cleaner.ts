@@ -18,7 +18,7 @@ export interface UnfinishedVolumeCleanerOptions {
   readonly log: Log;
 }
 
-/** What has become of an unfinished volume. `left`: nobody can tell, or has the keys. */
+/** The outcome of a cleanup. `left`: nobody can tell, or has the credentials. */
 export type CleanupOutcome =
   | { readonly is: "gone" }
   | { readonly is: "kept" | "left"; readonly why: string };
