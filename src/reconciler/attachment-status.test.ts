@@ -10,7 +10,8 @@ import {
 import type { ControllerStatus } from "./attachment-status.ts";
 import { decide } from "./decide.ts";
 import type { Observed } from "./observed.ts";
-import type { MountpointPod, NodeFacts, Workload } from "./facts.ts";
+import type { MountpointPod, NodeFacts } from "./facts.ts";
+import { TEST_POD, TEST_WORKLOAD } from "./test-facts.ts";
 
 const key = {
   nodeName: "n1",
@@ -21,42 +22,6 @@ const key = {
   authenticationSource: "driver",
   workloadNamespace: "",
   workloadServiceAccountName: "",
-};
-const workload: Workload = {
-  uid: "w1",
-  namespace: "ns",
-  name: "app",
-  nodeName: "n1",
-  ended: false,
-  terminating: false,
-  started: false,
-  fsGroup: "",
-  serviceAccountName: "",
-  claims: ["c"],
-  createdMs: 0,
-  gated: false,
-  hadGate: false,
-};
-const running: MountpointPod = {
-  name: "mp-1",
-  uid: "p",
-  createdMs: 0,
-  scheduled: true,
-  started: true,
-  finished: false,
-  terminating: false,
-  backingOff: false,
-  cannotStart: "",
-  settingsHash: "",
-  unschedulable: "",
-  shutDown: false,
-  needsUnmount: false,
-  noNewWorkload: false,
-  driverVersion: "1",
-  attachment: "s3pa-1",
-  generation: 0,
-  workloadUid: "w1",
-  mountId: "mp-1",
 };
 const NOW_MS = Date.parse("2026-01-01T12:00:00Z");
 /** Of a pod that takes no longer than others to start. */
@@ -79,10 +44,10 @@ function seen(pod: Partial<MountpointPod> | null, stored?: ControllerStatus): Ob
     outdated: new Set(),
     foreign: new Set(),
     lastMounts: new Map(),
-    wanting: [workload],
+    wanting: [TEST_WORKLOAD],
     gone: new Set(),
     leaving: new Set(),
-    pods: new Map(pod === null ? [] : [["mp-1", { ...running, ...pod }]]),
+    pods: new Map(pod === null ? [] : [["mp-1", { ...TEST_POD, ...pod }]]),
     node: UP,
     driverVersion: "1",
     engine: "s3csi",

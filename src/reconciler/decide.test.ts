@@ -9,6 +9,7 @@ import type { Action } from "./action.ts";
 import type { Observed } from "./observed.ts";
 import type { Attachment, MountpointPod, NodeFacts, Workload } from "./facts.ts";
 import type { Place } from "./namespace-limit.ts";
+import { TEST_POD, TEST_WORKLOAD } from "./test-facts.ts";
 
 const nowMs = Date.parse("2026-01-01T12:00:00Z");
 const TIME = "2026-01-01T11:00:00.000Z"; // long ago
@@ -24,21 +25,7 @@ const key = {
   workloadNamespace: "",
   workloadServiceAccountName: "",
 };
-const workload = (uid: string): Workload => ({
-  uid,
-  namespace: "ns",
-  name: uid,
-  nodeName: "n1",
-  ended: false,
-  terminating: false,
-  started: false,
-  fsGroup: "",
-  serviceAccountName: "",
-  claims: ["c"],
-  createdMs: 0,
-  gated: false,
-  hadGate: false,
-});
+const workload = (uid: string): Workload => ({ ...TEST_WORKLOAD, uid, name: uid });
 const MP0 = mountpointPodNameOf("w1", "pv");
 const MP1 = mountpointPodNameOf("w1", "pv", 1);
 const MP2 = mountpointPodNameOf("w1", "pv", 2);
@@ -55,25 +42,10 @@ const [MS0, MS1, MS2] = [MP0, MP1, MP2].map((name) => mountIdOf(name, "mount-s3"
 ];
 const UP: NodeFacts = { name: "n1", ready: true, ending: false };
 const pod = (fields: Partial<MountpointPod> = {}): MountpointPod => ({
+  ...TEST_POD,
   name: MP0,
-  uid: "p",
   createdMs: nowMs - 3_600_000,
-  scheduled: true,
-  started: true,
-  finished: false,
-  terminating: false,
-  needsUnmount: false,
-  noNewWorkload: false,
-  driverVersion: "1",
-  attachment: "s3pa-1",
-  generation: 0,
-  workloadUid: "w1",
   mountId: fields.name ?? MP0,
-  backingOff: false,
-  cannotStart: "",
-  settingsHash: "",
-  unschedulable: "",
-  shutDown: false,
   ...fields,
 });
 const young = { createdMs: nowMs - 400 };

@@ -5,22 +5,14 @@ import type { Volume, Workload } from "./facts.ts";
 import { POD_POLICY } from "../volume/pod-settings.ts";
 import { decideHeadroom, headroomPodFor, headroomPodOf, ungatedOf } from "./headroom.ts";
 import type { BoundClaim, HeadroomPod } from "./headroom.ts";
+import { TEST_WORKLOAD } from "./test-facts.ts";
 
 const nowMs = 1_000_000;
 const workload: Workload = {
-  uid: "w1",
-  namespace: "ns",
-  name: "app",
+  ...TEST_WORKLOAD,
   nodeName: "",
-  ended: false,
-  terminating: false,
-  started: false,
-  fsGroup: "",
-  serviceAccountName: "",
-  claims: ["c"],
   createdMs: nowMs - 60_000,
   gated: true,
-  hadGate: false,
 };
 const volume = (name: string): Volume => ({
   name,

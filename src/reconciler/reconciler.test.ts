@@ -4,11 +4,12 @@ import { pino } from "pino";
 import { Failure } from "../base/failure.ts";
 import { attachmentNameOf } from "../volume/attachment.ts";
 import type { Cluster } from "./cluster.ts";
-import type { Attachment, MountpointPod, Volume, Workload } from "./facts.ts";
+import type { Attachment, MountpointPod, Volume } from "./facts.ts";
 import { NamespaceLimit } from "./namespace-limit.ts";
 import { Reconciler } from "./reconciler.ts";
 import { sharingKeyOf } from "./sharing-key.ts";
 import { World } from "./world.ts";
+import { TEST_POD, TEST_WORKLOAD } from "./test-facts.ts";
 
 const volume: Volume = {
   name: "pv",
@@ -19,21 +20,7 @@ const volume: Volume = {
   claimKey: "ns/c",
   claimUid: "c-uid",
 };
-const workload: Workload = {
-  uid: "w1",
-  namespace: "ns",
-  name: "w1",
-  nodeName: "n",
-  ended: false,
-  terminating: false,
-  started: false,
-  fsGroup: "",
-  serviceAccountName: "",
-  claims: ["c"],
-  createdMs: 0,
-  gated: false,
-  hadGate: false,
-};
+const workload = TEST_WORKLOAD;
 const key = sharingKeyOf(workload, volume);
 const name = attachmentNameOf(key, volume.uid);
 const attachment = (version: string, lists: Record<string, string[]>): Attachment => {
@@ -45,25 +32,11 @@ const attachment = (version: string, lists: Record<string, string[]>): Attachmen
 };
 /** A pod that the attachment does not list: a reason to read the attachment from the API server. */
 const leftOver: MountpointPod = {
+  ...TEST_POD,
   name: "mp-old",
-  uid: "p",
-  createdMs: 0,
-  scheduled: true,
-  started: true,
-  finished: false,
-  terminating: false,
-  needsUnmount: false,
-  noNewWorkload: false,
-  driverVersion: "1",
   attachment: name,
-  generation: 0,
   workloadUid: "w0",
   mountId: "mp-old",
-  backingOff: false,
-  cannotStart: "",
-  settingsHash: "",
-  unschedulable: "",
-  shutDown: false,
 };
 
 /** Reconciles while the watches tell of something; returns the names of the calls that write. */
