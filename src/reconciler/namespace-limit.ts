@@ -1,6 +1,6 @@
 import { Failure } from "../base/failure.ts";
-import type { FailureKind } from "../base/failure.ts";
 import type { Engine } from "../volume/engine.ts";
+import { isLasting } from "./lasting-failure.ts";
 import { MultiMap } from "./multi-map.ts";
 import { isSame, shareOf, usersOf } from "./namespace-share.ts";
 import type { Share } from "./namespace-share.ts";
@@ -56,9 +56,6 @@ interface Candidate {
   /** All the volumes of the workload. */
   readonly size: number;
 }
-
-/** Another attempt would fail too: such an attachment must not keep the place from others. */
-const LASTING: ReadonlySet<FailureKind> = new Set(["invalid", "denied", "refused", "conflict"]);
 
 /**
  * How many Mountpoint Pods the workloads of one namespace may have. A place is a mount, so that a
@@ -147,14 +144,16 @@ export class NamespaceLimit {
 
   /** After a failure that may have written something all the same, the grant stays. */
   settle(name: string, error?: unknown): void {
-    const isLasting = error instanceof Failure && LASTING.has(error.kind);
-    if (error !== undefined && !isLasting) return;
+    // Another attempt would fail too: such an attachment must not keep the place from others.
+    const isTaken = error instanceof Failure && error.kind === "conflict";
+    const isHopeless = isLasting(error) || isTaken;
+    if (error !== undefined && !isHopeless) return;
     const namespace = (this.#grants.get(name) ?? this.#shares.get(name))?.namespace;
-    const isSettled = !this.#grants.has(name) && this.#hopeless.has(name) === isLasting;
+    const isSettled = !this.#grants.has(name) && this.#hopeless.has(name) === isHopeless;
     if (namespace === undefined || isSettled) return;
     const before = this.#admissionIn(namespace);
     this.#grants.delete(name);
-    if (isLasting) this.#hopeless.add(name);
+    if (isHopeless) this.#hopeless.add(name);
     else this.#hopeless.delete(name);
     this.#admissions.delete(namespace);
     this.#wake(namespace, before, usersOf(this.#shares.get(name)));
